@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import qkv
-from workbench import WORDS, Commands, environment
+from workbench import WORDS, Commands, environment, write_recipe
 
 LINES = ["sun rain tree", "", "old bird", "river stone small red house", "  ", "sings", "sun rain tree", "unknown wörds – 雨"]
 
@@ -240,7 +240,24 @@ def test_a_glossary_that_cannot_be_used(commands: Commands, run: Path, tmp_path:
     missing = tmp_path / "no-run"  # the glossary is read before the run
     assert "terms.tsv: line 2 has an empty translation" in commands.run("translate", missing, "--glossary", terms).complaint()
     assert "give --glossary too" in commands.run("translate", run, "--ignore-case").complaint()
+    assert "give --glossary too" in commands.run("translate", run, "--soft").complaint()
     terms.write_text("sun\tsol\n", encoding="utf-8")
     for options in (["--sample"], ["--engine", "ctranslate2"]):
         done = commands.run("translate", run, "--glossary", terms, *options, stdin=b"sun\n")
         assert "a glossary needs beam search" in done.complaint() and done.out == ""
+    done = commands.run("translate", run, "--glossary", terms, "--soft", stdin=b"sun\n")
+    assert "has not learned to copy translations" in done.complaint() and done.out == ""
+
+
+def test_a_soft_glossary(commands: Commands, tmp_path: Path) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("sun\tsol\nbird\tavis\n", encoding="utf-8")
+    recipe = write_recipe(tmp_path, data={"glossary": str(terms)})
+    taught = tmp_path / "taught"
+    assert commands.run("train", recipe, "--out", taught).code == 0
+    done = commands.run("translate", taught, "--glossary", terms, "--soft", "--alignments", stdin=b"old bird\nsun sun\n")
+    options = {"glossary": {"sun": "sol", "bird": "avis"}, "soft": True}
+    outputs = [best for best, *_ in qkv.load(taught, "cpu").n_best(["old bird", "sun sun"], **options)]
+    assert [line.split("\t")[0] for line in done.out.splitlines()] == [output.text for output in outputs]
+    lost = sum(len(output.missing_terms) for output in outputs)
+    assert done.err.startswith(f"qkv: terms of the glossary: 3 in the text, {3 - lost} translated as it says\n")

@@ -54,6 +54,20 @@ def test_forms_are_those_that_a_text_has() -> None:
             assert part.phrases[0].occurrences(tokenizer.encode(text)) == wanted, (kind, text)
 
 
+def test_a_translation_may_follow_a_sign_that_the_source_has() -> None:
+    model = translator("rnn")
+    for kind in ("bpe", "byte-bpe", "unigram", "wordpiece"):
+        tokenizer = train_tokenizer(TokenizerConfig(kind=kind, vocab=400), [*LINES * 10, "Quick (b) [c] /d -e „f“ 'g' \"h\""])  # type: ignore[arg-type]
+        other = Translator(model.engine, model.tokenizers._replace(target=tokenizer), model.recipe)
+        plain, signs = (other.segmenter.cut(text, TextOptions(glossary=Glossary({"fox": "quick brown"})))[0].phrases[0]
+                        for text in ("a fox", "a \"fox\" (or dog/fox)"))  # fmt: skip
+        for text in ("the (quick brown) dog", "(Quick brown", "dog/quick brown", "the „quick brown“", "'quick brown'"):
+            ids = tokenizer.encode(text)
+            assert (plain.occurrences(ids), signs.occurrences(ids)) == (0, 1), (kind, text)
+        for text in ("the fquick brown", "the [quick brown]", "fox-quick brown"):
+            assert signs.occurrences(tokenizer.encode(text)) == 0, (kind, text)
+
+
 def test_where_a_glossary_cannot_be_kept_it_is_refused() -> None:
     model = translator("rnn")
     for options in ({"sampling": True}, {"beam": 1, "repetition_penalty": 1.5}):

@@ -53,7 +53,8 @@ def test_alternatives_with_scores(running: Running, models: ModelRegistry) -> No
 def test_a_glossary_is_kept_to(running: Running, models: ModelRegistry) -> None:
     texts, glossary = ["red bird sings", "rain falls\nold bird", "old tree"], {"bird": ["tree", "sun"], "rain": "="}
     told = running.said("/translate", q=texts, glossary=glossary)
-    assert told["missingTerms"] == [[], [], []]
+    outputs = translator(models).n_best(texts[:1], glossary=glossary)[0]
+    assert told["missingTerms"] == [[term.source for term in outputs[0].missing_terms], [], []]
     assert told["translatedText"][0] == translator(models).translate(texts[:1], glossary=glossary)[0]
     assert "rain" in told["translatedText"][1].lower() and len(told["translatedText"][1].split("\n")) == 2
     assert told["translatedText"][2] == running.said("/translate", q=texts[2])["translatedText"]
@@ -190,6 +191,8 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/translate", {"q": "sun", "format": "html"}, 400, "invalid_request"),
     ("/translate", {"q": "sun", "alternatives": 11}, 400, "too_many_alternatives"),
     ("/translate", {"q": "sun", "glossary": {"sun": " "}}, 400, "invalid_glossary"),
+    ("/translate", {"q": "sun", "glossary": {"sun": "sol"}, "soft": True}, 400, "unsupported"),
+    ("/translate", {"q": "sun", "soft": True}, 400, "unsupported"),
     ("/translate", {"q": "sun", "glossary": {"sun": ""}}, 400, "invalid_request"),
     ("/translate", {"q": "sun", "glossary": {"sun": 3}}, 400, "invalid_request"),
     ("/translate", {"q": "sun", "glossary": {str(i): "x" for i in range(1001)}}, 400, "invalid_request"),

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qkv.inference.segmenter import NO_PLACE, SourcePart
+from qkv.inference.segmenter import SourcePart
+from qkv.text.annotated_terms import NO_PLACE
 from qkv.text.marked_text import Atom, Mark, MarkedText, put_back
 from qkv.text.sentinels import decode_pieces
 from qkv.text.tokenizer import Tokenizer

@@ -69,7 +69,7 @@ class SourcePart:
     before: str = ""  # what stands before its translation: tags, or a text that is copied
     after: str = ""  # what stands after it: tags, and white space up to the next part
     marked: MarkedText | None = None  # the text with its protected spans, where it has some
-    starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos and the task prefix
+    starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos, the task prefix and annotations
     sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
     terms: tuple[TermMatch, ...] = ()  # terms of a glossary in its text
     fallback: "SourcePart | None" = None  # without the spans that are spelled out, for a translation that loses one of them

@@ -29,7 +29,7 @@ from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
-from qkv.text.annotated_terms import without_annotations
+from qkv.text.annotated_terms import own_tokens
 from qkv.text.check import normalise
 from qkv.text.sentinels import decode_with_names
 from qkv.text.translatable import ReadOptions
@@ -291,13 +291,12 @@ class Translator:
         links: list[tuple[int, int]] = []
         before_source = before_target = 0
         for source, target in output.pieces:
-            plain, positions = without_annotations(self.tokenizers.source, source)
-            plain_words, target_words = (
+            own = own_tokens(self.tokenizers.source, source)  # those of annotations are in no word
+            source_words, target_words = (
                 word_ids(partial(decode_with_names, tokenizer), ids)
-                for tokenizer, ids in zip(self.tokenizers, (plain, target), strict=True)
+                for tokenizer, ids in zip(self.tokenizers, ([source[index] for index in own], target), strict=True)
             )
-            source_words = [plain_words[position] for position in positions]  # a term's annotation belongs to its word
-            found = align_words(self.attention(source, target), source_words, target_words)
+            found = align_words(self.attention(source, target)[:, own], source_words, target_words)
             links += [(s + before_source, t + before_target) for s, t in found]
             before_source += max(source_words, default=-1) + 1
             before_target += max(target_words, default=-1) + 1

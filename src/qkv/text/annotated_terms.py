@@ -15,6 +15,8 @@ from qkv.base.seeds import rng_at
 from qkv.text.glossary import Glossary, TermMatch, count_translations, missing_terms
 from qkv.text.tokenizer import Tokenizer
 
+NO_PLACE = -1  # of a token that is not in the text
+
 
 @dataclass(frozen=True)
 class TermAnnotator:
@@ -48,7 +50,7 @@ def annotate(
 ) -> tuple[list[int], list[int]]:
     """Return the ids of a source with the first translation of each term after it, and where each begins in the text.
 
-    An annotation begins where its term does. There is none where the tokenizer cannot spell the translation, or where the
+    The tokens of an annotation have NO_PLACE. There is none where the tokenizer cannot spell the translation, or where the
     source would have more than `most` tokens.
     """
     term, translation, end_of_term = tokenizer.term_tokens
@@ -62,23 +64,21 @@ def annotate(
         if tokenizer.unk in target or first >= last or 1 + len(after) > room:
             continue
         made += [*ids[done:first], term, *ids[first:last], *after]
-        places += [*starts[done:first], match.start, *starts[first:last], *[match.start] * len(after)]
+        places += [*starts[done:first], NO_PLACE, *starts[first:last], *[NO_PLACE] * len(after)]
         done, room = last, room - 1 - len(after)
     return [*made, *ids[done:]], [*places, *starts[done:]]
 
 
-def without_annotations(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the ids of a source alone, and for each given id the index there of its token, or of one in its term."""
-    separators = dict(zip(tokenizer.term_tokens, ("term", "translation", "end"), strict=False))  # empty without any
-    plain: list[int] = []
-    positions: list[int] = []
+def own_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Return the indices of a source's own tokens among its ids: all but separators and translations."""
+    term, translation, end_of_term = tokenizer.term_tokens or (None, None, None)
+    own = []
     inside = False  # an annotation
-    for token in ids:
-        separator = separators.get(token)
-        inside = separator == "translation" or (inside and separator is None)
-        if inside or separator == "end":
-            positions.append(len(plain) - 1)
-        else:
-            positions.append(len(plain))
-            plain += [token] if separator is None else []
-    return plain, positions
+    for index, token in enumerate(ids):
+        if token == translation:
+            inside = True
+        elif token == end_of_term:
+            inside = False
+        elif token != term and not inside:
+            own.append(index)
+    return own
