@@ -1,18 +1,22 @@
 """Translate a test set without and with a glossary that is mined from training pairs: terms satisfied, BLEU, chrF and time.
 
-python benchmarks/glossary.py RUN TRAIN TEST [LINES]     TRAIN, TEST: source and target, separated by a tab
+python benchmarks/glossary.py RUN TRAIN TEST [--lines N] [--taught RUN]     TRAIN, TEST: source and target, separated by a tab
+
+--taught adds rows for a run that was trained with data.glossary: without a glossary, enforced, and soft. Train it with the file
+of benchmarks/mine_glossary.py, which leaves out the terms of TEST, so that they are new to it.
 
 A term is a source word and the target word it goes with most reliably: by Dice's coefficient over sentences, among words that
 occur in some but not in many sentences. The glossary has the terms that occur on both sides of a test pair: an oracle, as a
 translator's own glossary would be. A term is satisfied if its target is in the translation, as a whole word.
 """
 
+import argparse
 import re
-import sys
 import time
 from collections import Counter
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -59,29 +63,42 @@ def satisfied(translations: list[str], wanted: list[list[str]]) -> int:
     return sum((Counter(WORD.findall(text)) & Counter(terms)).total() for text, terms in zip(translations, wanted, strict=True))
 
 
-def main(run: str, train: str, test: str, lines: str = "1000") -> None:
+def main() -> None:
     """Print the comparison."""
-    pairs = read_pairs(test, int(lines))
-    terms = mine(read_pairs(train, TRAIN_PAIRS), pairs)
-    glossary = Glossary(terms)
+    parser = argparse.ArgumentParser()
+    for name in ("run", "train", "test"):
+        parser.add_argument(name)
+    parser.add_argument("--lines", type=int, default=1000)
+    parser.add_argument("--taught")
+    given = parser.parse_args()
+    pairs = read_pairs(given.test, given.lines)
+    glossary = Glossary(mine(read_pairs(given.train, TRAIN_PAIRS), pairs))
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     wanted = [[match.targets[0] for match in glossary.find(source)] for source in sources]
-    translator = load_translator(run, "cpu")
     total = sum(map(len, wanted))
     print(f"{len(glossary):,} terms, {total:,} times in {sum(map(bool, wanted)):,} of {len(sources):,} sentences")
-    table = Table("search", "terms satisfied", "BLEU", "chrF", "seconds", "ratio")
-    first = 0.0
-    for name, terms_to_keep in {"without": None, "with": glossary}.items():
-        start = time.perf_counter()
-        texts = translator.translate(sources, beam=5, glossary=terms_to_keep)
-        seconds = time.perf_counter() - start
-        first = first or seconds
-        language = translator.recipe.data.languages[1] if translator.recipe.data.languages else None
-        values = [f"{score.value:.2f}" for score in score_corpus(texts, [[one] for one in references], target_language=language)]
-        share = f"{satisfied(texts, wanted) / max(1, total):.1%}"
-        table.add_row(name, share, *values, f"{seconds:.1f}", f"{seconds / first:.2f}")
+    table = Table("run", "glossary", "terms satisfied", "BLEU", "chrF", "seconds", "ratio")
+    ways: dict[str, dict[str, Any]] = {
+        "none": {},
+        "enforced": {"glossary": glossary},
+        "soft": {"glossary": glossary, "soft": True},
+    }
+    for run in filter(None, (given.run, given.taught)):
+        translator, first = load_translator(run, "cpu"), 0.0
+        for way, options in ways.items():
+            if way == "soft" and run != given.taught:
+                continue
+            start = time.perf_counter()
+            texts = translator.translate(sources, beam=5, **options)
+            seconds = time.perf_counter() - start
+            first = first or seconds
+            language = translator.recipe.data.languages[1] if translator.recipe.data.languages else None
+            scores = score_corpus(texts, [[one] for one in references], target_language=language)
+            share = f"{satisfied(texts, wanted) / max(1, total):.1%}"
+            values = [f"{score.value:.2f}" for score in scores]
+            table.add_row(Path(run).name, way, share, *values, f"{seconds:.1f}", f"{seconds / first:.2f}")
     Console(width=120).print(table)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
