@@ -25,9 +25,9 @@ from qkv.base.config import with_settings
 from qkv.base.files import atomic_file
 from qkv.base.hardware import cpu_cores, describe_device
 from qkv.inference.translator import Translator, load_translator
+from qkv.jobs.prepared_pairs import read_corpora
 from qkv.jobs.synthesis import distil
 from qkv.jobs.train import train
-from qkv.jobs.translation import read_corpora
 from qkv.recipes import TranslationData
 from qkv.text.corpus import ParallelCorpusConfig, read_pairs
 from qkv.text.translation_metrics import score_corpus

@@ -57,7 +57,7 @@ def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
     from qkv.base.hardware import describe_device
     from qkv.inference.engines import OwnEngine
     from qkv.inference.translator import load_translator
-    from qkv.jobs.translation import read_corpora
+    from qkv.jobs.prepared_pairs import read_corpora
     from qkv.text.translation_metrics import score_corpus
 
     if (run / SCORE).exists():

@@ -10,7 +10,7 @@ import qkv
 from qkv.base.errors import ConfigError, DataError
 from qkv.data.tokens import TokenPairs
 from qkv.inference.segmenter import TextOptions
-from qkv.jobs.translation import prepare
+from qkv.jobs.prepared_pairs import prepare
 from qkv.recipes import load_recipe
 from qkv.text.annotated_terms import own_tokens
 from qkv.text.glossary import Glossary

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import qkv
 from qkv.base.errors import ConfigError
 from qkv.data.corpora import Tokenizers, check_corpus, share_of_several_sentences, tokenise_corpus
-from qkv.jobs.translation import prepare
+from qkv.jobs.prepared_pairs import prepare
 from qkv.recipes import load_recipe
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig

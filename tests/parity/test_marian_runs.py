@@ -20,8 +20,9 @@ from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.inference.translator import load_translator
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
+from qkv.jobs.prepared_pairs import prepare
 from qkv.jobs.train import train
-from qkv.jobs.translation import new_translator, prepare
+from qkv.jobs.translation import new_translator
 from qkv.recipes import RECIPE, TranslationRecipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import named_weights, save_weights

@@ -12,7 +12,7 @@ from qkv.data.corpora import CHUNK, Tokenizers, check_corpus
 from qkv.data.tokens import chunks
 from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import CONFIG, WEIGHTS, read_recipe, save_config, save_tokenizers
-from qkv.jobs.translation import UNFILTERED
+from qkv.jobs.prepared_pairs import UNFILTERED
 from qkv.parts.vocabulary_rows import change_vocabularies
 from qkv.recipes import RECIPE
 from qkv.recipes.abilities import require

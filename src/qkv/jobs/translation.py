@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +14,30 @@ from torch import nn
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import choose_device
-from qkv.data.batches import Batch, Batches, in_order, max_length
-from qkv.data.cache import cache_key
+from qkv.data.batches import Batch, Batches, in_order
 from qkv.data.corpora import (
-    CheckedCorpus,
     Tokenizers,
-    check_corpus,
-    encode_pairs,
-    share_of_several_sentences,
-    tokenise_corpus,
 )
-from qkv.data.tokens import TokenPairs, token_texts
-from qkv.data.trees import TokensWithHeads
+from qkv.data.tokens import TokenPairs
 from qkv.decoding.config import DecodingConfig
-from qkv.folder.adapters import BASE, base_digest
-from qkv.folder.run import RESULT, WEIGHTS, check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
+from qkv.folder.run import RESULT, WEIGHTS, read_run
 from qkv.folder.start import start_translator
 from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_detected, evaluate
 from qkv.inference.translator import Translator
-from qkv.jobs.before_after import HeldOut, save_before, tabulate
+from qkv.jobs.before_after import save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
-from qkv.jobs.growth import add_sentinels, add_term_tokens, grow_tokenizers
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
 from qkv.jobs.job import Job, run_facts
+from qkv.jobs.prepared_pairs import PreparedPairs, TextPairs, prepare
 from qkv.jobs.run_report import write_run_report
 from qkv.jobs.validation import Validator
 from qkv.models import FAMILIES, seeded_initialisation
 from qkv.objectives import OBJECTIVES
 from qkv.parts.vocabulary_rows import change_vocabularies
 from qkv.recipes import TranslationData, TranslationRecipe
-from qkv.text.annotated_terms import TermAnnotator
-from qkv.text.check import CheckConfig, CheckReport, pair_hashes
-from qkv.text.corpus import ParallelCorpusConfig, table_layouts
-from qkv.text.glossary import Glossary
-from qkv.text.scripts import detect_language
-from qkv.text.sentinels import COUNT as SENTINELS
-from qkv.text.sentinels import mask_pair
-from qkv.text.special_tokens import SENTINEL
-from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.text.translation_metrics import METRICS
 from qkv.text.vocabulary_growth import tokens_of_pieces
 from qkv.training.checkpoints import set_weights
@@ -66,33 +47,7 @@ from qkv.training.progress import Progress, duration
 # Validation decodes greedily for every recipe: it is fast, and scores of different recipes can be compared.
 GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.items()} | {"beam": 1}
 SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and at the end of training
-# Dev and test sets are scored as they are; only pairs that cannot be scored are left out.
-UNFILTERED = CheckConfig(max_chars=1_000_000, max_ratio=1_000_000, identical="keep", duplicates="keep")
 CALIBRATION_TEXTS = 1000  # dev texts that confidence is learned on
-TOKENIZER_PAIRS = 2_000_000  # pairs of each corpus that a tokenizer is trained on
-ROW_STEP = 64  # widths of rows are multiples of this
-TextPairs = list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class PreparedPairs:
-    """The checked and tokenised data of a run."""
-
-    train: list[TokenPairs]
-    reports: list[tuple[str, CheckReport]]  # name of each training corpus, and the report of its check
-    dev: TextPairs
-    test: TextPairs
-    also_test: dict[str, TextPairs]  # by name
-    dev_pairs: TokenPairs
-    tokenizers: Tokenizers
-    widths: tuple[int, int]  # of source and target rows
-    several_sentences: float  # share of training sources with more than one sentence
-    detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
-
-    @property
-    def held_out(self) -> HeldOut:
-        """The sets that are scored at the end, by name: test, or dev without one, and those of data.also_test."""
-        return {"test": self.test} | self.also_test if self.test else {"dev": self.dev} | self.also_test
 
 
 def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
@@ -170,187 +125,6 @@ def mixing_rates(data: TranslationData, sizes: list[int]) -> list[float]:
     limits = [data.mixing_limit or size for size in sizes]
     rates = [min(1.0, limit / max(1, size)) for limit, size in zip(limits, sizes, strict=True)]
     return [corpus.weight * rate for corpus, rate in zip(data.train, rates, strict=True)]
-
-
-# Data
-
-
-def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool = False) -> PreparedPairs:
-    """Check and tokenise the corpora, and train the tokenizers if the run has none yet; the second time is fast (cached)."""
-    config = recipe.data
-    trees = recipe.model.reads_trees
-    _say_columns(config, progress)
-    dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
-    if not dev:
-        raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
-    detected = None if config.languages else detect_language(target for pairs in (dev, test) for _, target in pairs)
-    if detected is not None and {"bleu", "ter"} & {*recipe.metrics}:  # the others count characters, or words between spaces
-        progress.say(describe_detected(detected))
-    also_test = {c.name: _read_held_out((c,), config, "also_test", progress, trees) for c in config.also_test}
-    held_out = pair_hashes([*dev, *test, *(pair for pairs in also_test.values() for pair in pairs)])
-    train = _read_train(config, held_out, progress, trees)
-    annotator = _term_annotator(recipe)
-    texts = [corpus.key for corpus in train] + ([cache_key(annotator.key)] if annotator else [])
-    check_texts(run, texts, accept_changes)
-    tokenizers = load_tokenizers(run)
-    if tokenizers is None:
-        tokenizers = _make_tokenizers(recipe, train, progress)
-        save_tokenizers(run, tokenizers)
-    check_tokenizers(run, tokenizers)
-    several = share_of_several_sentences(train)
-    base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
-    save_config(run, recipe, tokenizers, texts, languages=config.languages, several_sentences=several, **base)
-    pairs = _tokenise(train, tokenizers, recipe, annotator, progress)
-    dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
-    reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
-    widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, several, detected)
-
-
-def _term_annotator(recipe: TranslationRecipe[Any, Any]) -> TermAnnotator | None:
-    """Return what annotates the sources of training pairs; None where nothing does."""
-    if recipe.data.glossary is None:
-        return None
-    return TermAnnotator(Glossary.read(recipe.data.glossary), recipe.data.glossary_share, recipe.seed)
-
-
-def _say_columns(config: TranslationData, progress: Progress) -> None:
-    """Show which columns of tables are read; files of the same layout share a line."""
-    files: dict[str, list[str]] = {}
-    for corpus in (*config.train, *config.dev, *config.test, *config.also_test):
-        for file, layout in table_layouts(corpus, config.languages).items():
-            files.setdefault(str(layout), []).append(file.name)
-    for layout_text, names in files.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        progress.say(f"{', '.join(names[:3])}{more}: {layout_text}")
-
-
-def read_corpora(
-    corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, trees: bool = False
-) -> tuple[TextPairs, list[CheckReport]]:
-    """Return all pairs of dev or test sets, unfiltered, and the reports of their checks."""
-    found = [check_corpus(corpus, UNFILTERED, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
-    return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
-
-
-def _read_held_out(
-    corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, name: str, progress: Progress, trees: bool
-) -> TextPairs:
-    pairs, reports = read_corpora(corpora, config, trees)
-    for corpus, report in zip(corpora, reports, strict=True):
-        if report.dropped:
-            progress.say(report.table(f"{name}: {corpus.name}"))
-    return pairs
-
-
-def _read_train(config: TranslationData, held_out: set[int], progress: Progress, trees: bool) -> list[CheckedCorpus]:
-    train = []
-    for corpus in config.train:
-        train.append(check_corpus(corpus, config.check, config.languages, held_out, not progress.live, trees))
-        progress.say(train[-1].report.table(f"train: {corpus.name}"))
-    if not sum(corpus.report.kept for corpus in train):
-        raise DataError("no training pairs are left after checking; the table above says why each was dropped")
-    return train
-
-
-def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
-    """Take the tokenizers of the run to start from, and grow them if wanted; or train or load those of the recipe.
-
-    They have the special tokens that the data need.
-    """
-    protect = recipe.data.protect
-
-    def texts(sides: tuple[int, ...]) -> Iterator[str]:
-        for corpus in train:
-            for pair in islice(corpus, TOKENIZER_PAIRS):
-                masked = mask_pair(*pair, SENTINELS) if protect else None
-                for side in sides:
-                    yield from [pair[side]] if masked is None else (text for text in masked[side] if isinstance(text, str))
-
-    def make(wanted: TokenizerConfig, sides: tuple[int, ...]) -> Tokenizer:
-        if protect and wanted.file is None:
-            wanted = wanted.model_copy(update={"sentinels": max(wanted.sentinels, SENTINELS)})
-        trained = train_tokenizer(wanted, texts(sides))
-        if protect and not trained.sentinels:
-            trained = trained.with_special_tokens(map(SENTINEL.format, range(SENTINELS)))
-        progress.say(f"tokenizer: {wanted.kind}, {len(trained):,} pieces")
-        return trained
-
-    config = recipe.tokenizer
-    if recipe.start is not None:
-        made = read_run(Path(recipe.start))[1]
-        if config is not None and config.grow is not None:
-            made = grow_tokenizers(made, texts, config.grow, progress)
-        if recipe.model.adapter is not None:
-            _refuse_new_special_tokens(recipe, made)
-        made = add_sentinels(made) if protect else made
-    elif config is not None and config.shared is not None:
-        shared = make(config.shared, (0, 1))
-        made = Tokenizers(shared, shared)
-    else:
-        assert config is not None and config.source is not None and config.target is not None  # the recipe has checked this
-        made = Tokenizers(make(config.source, (0,)), make(config.target, (1,)))
-    return made if recipe.data.glossary is None else add_term_tokens(made)
-
-
-def _refuse_new_special_tokens(recipe: TranslationRecipe[Any, Any], tokenizers: Tokenizers) -> None:
-    """Refuse keys that need special tokens which the tokenizers of an adapter's base lack."""
-    new = ["protect"] if recipe.data.protect and not all(one.sentinels for one in tokenizers) else []
-    new += ["glossary"] if recipe.data.glossary is not None and not all(one.term_tokens for one in tokenizers) else []
-    if new:
-        raise ConfigError(
-            f"data.{new[0]} adds special tokens to the tokenizer of {recipe.start}, and an adapter trains no embeddings; "
-            f"leave data.{new[0]} or model.adapter out"
-        )
-
-
-def _tokenise(
-    train: list[CheckedCorpus],
-    tokenizers: Tokenizers,
-    recipe: TranslationRecipe[Any, Any],
-    annotator: TermAnnotator | None,
-    progress: Progress,
-) -> list[TokenPairs]:
-    corpora, max_tokens = [], recipe.data.max_tokens
-    for corpus in train:
-        pairs, too_long = tokenise_corpus(
-            corpus, tokenizers, max_tokens, not progress.live, recipe.source_format, recipe.data.protect, annotator
-        )
-        if too_long:
-            progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
-        corpora.append(pairs)
-    if not sum(len(pairs) for pairs in corpora):
-        raise DataError(f"no training pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
-    if annotator is not None:
-        begin = tokenizers.source.term_tokens[0]
-        terms = sum(int(np.count_nonzero(pairs.source.ids == begin)) for pairs in corpora)
-        if not terms:
-            raise DataError(
-                f"no training source is annotated: no pair has a term of {recipe.data.glossary} and its translation, or "
-                f"data.glossary_share={annotator.share} is too little; leave data.glossary out, or give another"
-            )
-        progress.say(f"{recipe.data.glossary}: {len(annotator.glossary):,} terms, annotated {terms:,} times in training sources")
-    return corpora
-
-
-def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> TokenPairs:
-    """Tokenise dev in memory, for its loss; without texts that are too long, as in training."""
-    max_tokens = recipe.data.max_tokens
-    encoded = encode_pairs(dev, tokenizers, recipe.source_format, recipe.data.protect)
-    short = [(s, t) for s, t in encoded if len(s) <= max_tokens and len(t) < max_tokens]
-    if not short:
-        raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
-    heads = [s.head for s, _ in short if isinstance(s, TokensWithHeads)]
-    return TokenPairs(token_texts(s for s, _ in short), token_texts(t for _, t in short), token_texts(heads) if heads else None)
-
-
-def _row_widths(wanted: int | None, corpora: list[TokenPairs]) -> tuple[int, int]:
-    """Return the widths of rows: wide enough for the longest text."""
-    most = max(max(max_length(pairs.source), max_length(pairs.target) + 1) for pairs in corpora)
-    if wanted is not None and wanted < most:
-        raise ConfigError(f"training.row_width {wanted} is less than the longest text, {most} tokens; raise it")
-    width = wanted or max(-(-most // ROW_STEP) * ROW_STEP, 2 * ROW_STEP)
-    return width, width
 
 
 # Scores

@@ -13,7 +13,7 @@ import qkv
 from qkv.data.batches import START, Batch, Batches, make_batch, max_length
 from qkv.data.packing import pack
 from qkv.data.tokens import TokenPairs, token_texts
-from qkv.jobs.translation import ROW_STEP
+from qkv.jobs.prepared_pairs import ROW_STEP
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.training.captured import own_stream
