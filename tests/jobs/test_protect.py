@@ -62,7 +62,9 @@ def test_token_files_with_and_without_sentinels_are_different(values: dict[str, 
     assert share_of_several_sentences([corpus]) == pytest.approx(1 / 40)
 
 
-def test_a_given_tokenizer_and_that_of_a_start_get_sentinels(values: dict[str, Any], tmp_path: Path) -> None:
+def test_a_given_tokenizer_and_that_of_a_start_get_sentinels(
+    values: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train_tokenizer(TokenizerConfig(vocab=100), [*LINES, "sol pluvia avis"]).save(tmp_path / "given.json")
     values["tokenizer"] = {"shared": {"file": str(tmp_path / "given.json")}}
     (tmp_path / "run").mkdir()
@@ -78,7 +80,10 @@ def test_a_given_tokenizer_and_that_of_a_start_get_sentinels(values: dict[str, A
         qkv.train(further, out=tmp_path / "adapter", settings=adapter)
     with pytest.raises(ConfigError, match=r"leave tokenizer\.grow or model\.adapter out"):
         qkv.train(further, out=tmp_path / "adapter", settings={**adapter, "tokenizer.grow": 10})
+    qkv.train(further, out=tmp_path / "untaught", settings={"data.dev": values["data"]["train"]})
+    assert "--set data.protect=true teaches it" in capsys.readouterr().err.replace("\n", " ")
     taught = qkv.load(qkv.train(further, out=tmp_path / "further", settings={"data.protect": True}))
+    assert "teaches it" not in capsys.readouterr().err
     assert taught.segmenter.sentinels == 16 and taught.translate(["old {y} bird"])[0].count("{y}") == 1
 
 

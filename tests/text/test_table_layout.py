@@ -34,6 +34,7 @@ def described(path: str, languages: tuple[str, str] | None = None) -> str:
         ("a.csv", ['"{0}","{1}"'], "columns 1 and 2 between commas, no header"),
         ("a.csv", ["{0}\t{1}"], "columns 1 and 2 between tabs, no header"),
         ("a.csv", ["en;de", "{0};{1}"], "columns 1 (en) and 2 (de) between semicolons, header skipped"),
+        ("a.csv", ["en|de", "{0}|{1}"], "columns 1 (en) and 2 (de) between vertical bars, header skipped"),
         ("a.csv", ["id,source,target", '7,"{0}","{1}"'], "columns 2 (source) and 3 (target) between commas, header skipped"),
         ("a.csv", ["id;en;de", "7;{0};{1}"], "columns 2 (en) and 3 (de) between semicolons, header skipped"),
         ("a.csv", ["id;en;de", "a-7;{0};{1}"], "columns 2 (en) and 3 (de) between semicolons, header skipped"),
@@ -114,7 +115,7 @@ def test_more_than_two_columns_must_be_named(tmp_path: Path, lines: list[str], h
         read(path)
     assert str(error.value) == (
         f"{path}: which of its 3 columns are source and target? its first row is {has}; "
-        "name two in columns:, such as columns: [1, 2], or give a file of two columns"
+        "name two in columns:, such as columns: [2, 3], or give a file of two columns"
     )
     assert read(path, columns=(2, 3))[-1] == tuple(lines[-1].split(";")[1:])
 

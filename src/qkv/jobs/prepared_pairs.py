@@ -41,6 +41,7 @@ from qkv.training.progress import Progress
 # Dev and test sets are scored as they are; only pairs that cannot be scored are left out.
 UNFILTERED = CheckConfig(max_chars=1_000_000, max_ratio=1_000_000, identical="keep", duplicates="keep")
 TOKENIZER_PAIRS = 2_000_000  # pairs of each corpus that a tokenizer is trained on
+MANY_PLACEHOLDERS = 0.02  # share of dev pairs
 ROW_STEP = 64  # widths of rows are multiples of this
 TextPairs = list[tuple[str, str]]
 
@@ -93,6 +94,7 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     save_config(run, recipe, tokenizers, texts, languages=config.languages, several_sentences=several, **base)
     pairs = _tokenise(train, tokenizers, recipe, annotator, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
+    _say_untaught_placeholders(recipe, dev, progress)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
     return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, several, detected)
@@ -103,6 +105,18 @@ def _term_annotator(recipe: TranslationRecipe[Any, Any]) -> TermAnnotator | None
     if recipe.data.glossary is None:
         return None
     return TermAnnotator(Glossary.read(recipe.data.glossary), recipe.data.glossary_share, recipe.seed)
+
+
+def _say_untaught_placeholders(recipe: TranslationRecipe[Any, Any], dev: TextPairs, progress: Progress) -> None:
+    """Advise to teach placeholders, where many dev pairs have some and the run to start from has not learned them."""
+    if recipe.start is None or recipe.data.protect or recipe.model.reads_trees or recipe.model.adapter is not None:
+        return
+    count = sum(mask_pair(source, target, SENTINELS) is not None for source, target in dev)
+    if count > MANY_PLACEHOLDERS * len(dev):
+        progress.say(
+            f"{count:,} of {len(dev):,} dev pairs have placeholders, tags or addresses, which {recipe.start} has not learned to "
+            "carry over; --set data.protect=true teaches it"
+        )
 
 
 def _say_columns(config: TranslationData, progress: Progress) -> None:

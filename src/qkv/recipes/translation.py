@@ -164,7 +164,8 @@ class TranslationRecipe(Config, Generic[M, T]):
             raise ValueError("tokenizer.grow adds pieces to the tokenizer of another run; give start, or tokenizer.shared")
         if self.start is None and self.tokenizer is None:
             raise ValueError(
-                "give tokenizer: shared, for one vocabulary, or source and target; or start, the run to take it from"
+                "give start, the run to go on from (--set start=RUN); or, for a new translator, tokenizer: shared, for one "
+                "vocabulary, or source and target"
             )
         if self.tokenizer is None or self.start is not None:
             return

@@ -14,7 +14,7 @@ from qkv.text.table_header import Sides, find_sides
 
 LONGEST_CELL = 1 << 26  # characters of a cell in CSV; a longer one is a quote that is never closed
 SAMPLED = 200  # lines that show the layout
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 Rows = list[list[str]]
 
@@ -130,7 +130,7 @@ def _choose_columns(path: Path, found: _Candidate, names: tuple[str, ...], colum
         has = ", ".join(names[:12])[:200]
         raise DataError(
             f"{path}: which of its {found.width} columns are source and target? its first row is {has}; "
-            "name two in columns:, such as columns: [1, 2], or give a file of two columns"
+            "name two in columns:, such as columns: [2, 3], or give a file of two columns"
         )
     return 0, 1
 
