@@ -4,6 +4,12 @@ All live hypotheses of an input have the same length, so they compete by log-pro
 2016) rank those that have ended. A hypothesis ends when eos is among the first `beam` of all continuations. The search for an
 input is done when no live hypothesis could still overtake the last of the n best that ended: log-probability only falls, so the
 upper bound is its present value under the penalty of the maximum length, with full coverage.
+
+Outputs that must contain phrases are far less probable than the live hypotheses that lack them, and that bound would hardly ever
+let their search end. It takes the penalty of the length at which a hypothesis could end soonest instead: after its missing
+tokens. So this search overlooks a hypothesis that scores best only because it is longer than that, and is exact without a length
+penalty alone.
+
 Ties go to the earlier hypothesis, then to the lower token id.
 
 N inputs still searched, W live hypotheses of each (1 at first, then up to `beam`), C continuations, T tokens, S source
@@ -73,8 +79,8 @@ def beam_search(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
             _add_finished(best, live, found, batch)
             found = survivors(found, batch)
             highest, bar[live.here] = to_host(found.logprob[:, 0], best.score[live.inputs, -1])
-        status = _status(highest, bar[live.here], live, batch)
         grown = grow(live, found, config.beam)
+        status = _status(highest, bar[live.here], live, grown, batch)
         _add_unfinished(best, live, grown, status, batch)
         if (status != CONTINUE).all():
             break
@@ -182,15 +188,28 @@ def _score(live: LiveHypotheses, logprob: Tensor, length: int, parent: Tensor, b
     return score + penalty.gather(1, parent)
 
 
-def _status(highest: np.ndarray, bar: np.ndarray, live: LiveHypotheses, batch: DecodingBatch) -> np.ndarray:
+def _status(
+    highest: np.ndarray, bar: np.ndarray, live: LiveHypotheses, grown: LiveHypotheses, batch: DecodingBatch
+) -> np.ndarray:
     """Return the status of each input, from its highest live log-probability and the score to beat."""
     limit = batch.limit[live.here]
     status = np.where(live.tokens.size(-1) + 1 >= limit, AT_LIMIT, CONTINUE)
-    status[highest / batch.penalty_on_host[limit] <= bar] = DONE
+    bound = highest / batch.penalty_on_host[limit]
+    if grown.progress is not None and (bar > DEAD).any():
+        bound = _bound_with_phrases(grown, grown.progress, batch)
+    status[bound <= bar] = DONE
     status[highest == DEAD] = STUCK
     if live.gone is not None:
         status[live.gone] = GONE
     return status
+
+
+def _bound_with_phrases(grown: LiveHypotheses, progress: PhraseProgress, batch: DecodingBatch) -> np.ndarray:
+    """Return the score that each input's live hypotheses will hardly exceed, and without phrases cannot. -> (N,)."""
+    limit = torch.from_numpy(batch.limit[grown.here]).to(grown.logprob.device)[:, None]
+    soonest = torch.minimum(grown.tokens.size(-1) + progress.left + 1, limit)
+    length = torch.where(progress.tables.constrained[progress.inputs][:, None], soonest, limit)
+    return (grown.logprob / batch.penalty[length]).amax(-1).cpu().numpy()
 
 
 def _add_unfinished(
