@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from decoding_toys import BOS, EOS, SPECIAL, HashModel, TableModel, all_texts, sources
@@ -198,10 +199,10 @@ def test_the_automaton_follows_every_text_as_a_search_of_the_text_does() -> None
             for _ in range(3)
         ]
         assert build_automaton(tuple(wanted)).goto.shape[1] <= 3
-        progress = PhraseTables([wanted], torch.device("cpu")).begin()
+        progress = PhraseTables([wanted], EOS).begin()
         text: list[int] = []
         for _ in range(12):
             text.append(rng.randrange(4))
-            progress = progress.advance(torch.zeros(1, 1, dtype=torch.long), torch.tensor([[text[-1]]]))
+            progress = progress.advance(np.zeros((1, 1), dtype=np.int64), np.array([[text[-1]]]))
             assert [k for k, met in enumerate(progress.met[0, 0].tolist()) if not met] == list(missing_phrases(text, wanted))
-            assert (int(progress.left) == 0) == contains(text, wanted)
+            assert (int(progress.left[0, 0]) == 0) == contains(text, wanted)

@@ -6,16 +6,19 @@ than slots, we prefer the more probable ones, and always keep the bank that has 
 most, which makes hypotheses begin with their phrases. Two more departures: hypotheses whose most probable continuation is the
 end may only advance their phrases, and hypotheses without room for their phrases come last.
 
+The device computes on the vocabulary, and the host chooses among the few candidates.
+
 N inputs still searched, W live hypotheses of each, A tokens in phrases, V vocabulary, C continuations.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.decoding.hypothesis import DEAD, NONE, Continuations
+from qkv.decoding.hypothesis import DEAD, Continuations
 from qkv.decoding.phrases import PhraseProgress
 from qkv.decoding.topk import topk
 
@@ -25,13 +28,13 @@ FAR = 1 << 20  # more than all phrases of an input have tokens
 
 @dataclass
 class Candidates:
-    """Continuations that compete for the beam, by log-probability, best first; each tensor (N, C)."""
+    """Continuations that compete for the beam, by log-probability, best first; each array (N, C)."""
 
-    logprob: Tensor
-    token: Tensor
-    parent: Tensor
-    left: Tensor  # fewest tokens that complete all phrases after this one
-    idle: Tensor  # whether the parent wants to end and this does not advance its phrases
+    logprob: np.ndarray
+    token: np.ndarray
+    parent: np.ndarray
+    left: np.ndarray  # fewest tokens that complete all phrases after this one
+    idle: np.ndarray  # whether the parent wants to end and this does not advance its phrases
 
 
 def expand_with_phrases(
@@ -39,8 +42,8 @@ def expand_with_phrases(
     logprob: Tensor,
     logprobs: Tensor,
     constrain: Callable[[Tensor], None],
-    forced: Tensor,
-    room: Tensor,
+    forced: np.ndarray,
+    room: np.ndarray,
     beam: int,
     eos: int,
 ) -> Continuations:
@@ -49,69 +52,74 @@ def expand_with_phrases(
     `constrain` forbids tokens in logprobs, in place; tokens that advance a phrase are allowed nevertheless, unless the input's
     token is `forced` (N,) by a prefix. `room` (N,) is the number of tokens that may follow the next one.
     """
-    left, repeats = progress.moves()  # (N, W, A + 1) each
-    now, alphabet = progress.left, progress.alphabet.clamp(min=0)  # padding repeats token 0, and advances nothing
-    symbols = alphabet[:, None].expand(left[..., :-1].shape)  # (N, W, A)
-    offered = logprobs.gather(1, symbols.flatten(0, 1)).view(symbols.shape)
-    banned = torch.where(repeats[..., :-1], DEAD, -DEAD).flatten(0, 1)
-    logprobs.scatter_reduce_(1, symbols.flatten(0, 1), banned, "amin")
-    ends = logprobs[:, eos].view(now.shape).clone()
+    alphabet = torch.from_numpy(progress.alphabet).to(logprobs.device)  # (N, A + 1)
+    alphabet = alphabet.repeat_interleave(logprob.size(1), 0)
+    index = alphabet.clamp(min=0)
+    before = logprobs.gather(1, index)
     constrain(logprobs)
-    offered = offered.masked_fill((left[..., :-1] >= now[..., None]) | repeats[..., :-1] | forced[:, None, None], DEAD)
-    logprobs[:, eos] = logprobs[:, eos].masked_fill(now.flatten() > 0, DEAD)
-    found = _candidates(progress, logprob, logprobs, offered, left, ends, beam)
-    return _choose(found, progress.tables.constrained[progress.inputs], room, beam, eos)
+    after = logprobs.gather(1, index)
+    # The tokens of the alphabet compete beside the others; NONE, which fills it, forbids nothing.
+    logprobs.scatter_reduce_(1, index, torch.where(alphabet < 0, -DEAD, DEAD), "amin")
+    best, tokens = topk(logprobs, min(beam + 1, logprobs.size(1)))
+    values = torch.cat([best, before, after, logprob.view(-1, 1)], 1).cpu().numpy()
+    found = _candidates(progress, values, tokens.cpu().numpy(), forced, eos)
+    chosen = _choose(found, progress.constrained, room, beam, eos)
+    return Continuations(*(torch.from_numpy(each).to(logprobs.device) for each in chosen))
 
 
-def _candidates(
-    progress: PhraseProgress, logprob: Tensor, logprobs: Tensor, offered: Tensor, left: Tensor, ends: Tensor, beam: int
-) -> Candidates:
-    """Return the best continuations of each hypothesis and those that advance a phrase, in the order of `beam.expand`."""
-    size = min(beam + 1, logprobs.size(1))
-    best, tokens = topk(logprobs, size)
-    tokens, order = tokens.sort(-1)
-    best, tokens = best.gather(1, order).view(*logprob.shape, size), tokens.view(*logprob.shape, size)
-    symbols = progress.alphabet[:, None].expand_as(offered)
-    twice = (symbols[..., None] == tokens.masked_fill(best == DEAD, NONE)[:, :, None]).any(-1)
-    offered = offered.masked_fill(twice, DEAD)
-    after = torch.cat([left.gather(-1, progress.symbols(tokens)), left[..., :-1]], -1)
-    now = progress.left[..., None]
-    idle = (ends > best.amax(-1))[..., None] & (after >= now) & (now > 0)
-    total = (logprob[..., None] + torch.cat([best, offered], -1)).masked_fill(logprob[..., None] == DEAD, DEAD)
-    total, order = total.flatten(1).sort(dim=-1, descending=True, stable=True)
-    token, after, idle = (
-        values.flatten(1).gather(1, order) for values in (torch.cat([tokens, symbols.clamp(min=0)], -1), after, idle)
-    )
-    return Candidates(total, token, order // (size + offered.size(-1)), after, idle)
+def _candidates(progress: PhraseProgress, values: np.ndarray, tokens: np.ndarray, forced: np.ndarray, eos: int) -> Candidates:
+    """Return the best continuations of each hypothesis, those by each token of the alphabet, and its end.
 
-
-def _choose(found: Candidates, constrained: Tensor, room: Tensor, beam: int, eos: int) -> Continuations:
-    """Return the continuations that end and the `beam` that the banks get; where nothing constrains, just the best.
-
-    A hypothesis may end if the end is among the first `beam` continuations of those that have met all phrases.
+    values (N * W, M + 2 (A + 1) + 1) holds the log-probabilities of M other tokens (N * W, M), of the alphabet before and after
+    constraints, and of the hypothesis.
     """
-    count = found.logprob.size(1)
-    position = torch.arange(count, device=room.device).expand_as(found.token)
+    inputs, width = progress.node.shape
+    values, tokens = values.reshape(inputs, width, -1), tokens.reshape(inputs, width, -1)
+    size, alphabet = tokens.shape[-1], progress.alphabet[:, None]
+    best, before, after, logprob = np.split(values, np.cumsum([size, *[alphabet.shape[-1]] * 2]), -1)
+    left, repeats = progress.moves()  # (N, W, A + 1) each
+    now, forced = progress.left[..., None], forced[:, None, None]
+    offered = np.where((left < now) & ~forced, before, after)
+    offered[(repeats & ~forced) | (alphabet < 0)] = DEAD
+    offered[..., -1:][now > 0] = DEAD  # the end
+    left = np.concatenate([np.broadcast_to(left[..., -1:], best.shape), left], -1)
+    offered = np.concatenate([best, offered], -1)
+    idle = (before[..., -1:] > offered.max(-1, keepdims=True)) & (left >= now) & (now > 0)
+    total = np.where(logprob == DEAD, DEAD, logprob + offered).reshape(inputs, -1)
+    tokens = np.concatenate([tokens, np.broadcast_to(alphabet, (inputs, width, alphabet.shape[-1]))], -1)
+    # In the order of `beam.expand`: a value that is not a number first, ties by parent and token.
+    tie = (tokens + np.arange(width)[:, None] * (tokens.max() + 1)).reshape(inputs, -1)
+    order = np.lexsort((tie, np.where(np.isnan(total), DEAD, -total)))
+    rows = np.arange(inputs)[:, None]
+    token, left, idle = (each.reshape(inputs, -1)[rows, order] for each in (tokens, left, idle))
+    return Candidates(total[rows, order], token.clip(min=0), order // offered.shape[-1], left, idle)
+
+
+def _choose(
+    found: Candidates, constrained: np.ndarray, room: np.ndarray, beam: int, eos: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return parent, token and log-probability of the continuations that end and of the `beam` that the banks get.
+
+    Where nothing constrains, these are just the best.
+    """
+    count = found.token.shape[1]
+    position, rows = np.arange(count), np.arange(len(room))[:, None]
     alive, end = found.logprob != DEAD, found.token == eos
-    lives = alive & ~end
-    group = torch.where(found.left > room[:, None], 2, found.idle.long())
-    bank = (group * FAR + found.left).masked_fill(~lives, NEVER)
-    key = group * count * count + _rank_within(bank) * count + position
-    lead = (bank * count + position).masked_fill(~lives, NEVER).argmin(-1, keepdim=True)  # the first of those that have met most
-    key = key.scatter(1, lead, -1).masked_fill(~lives, NEVER)
-    kept = lives & (key <= key.kthvalue(min(beam, count), dim=-1, keepdim=True).values)
-    ended = alive & end & ((found.left == 0) & alive).cumsum(-1).le(beam)
-    order = torch.where(ended, position - count, torch.where(kept, position, NEVER))
-    order, chosen = torch.where(constrained[:, None], order, position).sort(dim=-1)
-    order, chosen = order[:, : 2 * beam], chosen[:, : 2 * beam]
-    logprob = found.logprob.gather(1, chosen).masked_fill(order == NEVER, DEAD)
-    return Continuations(found.parent.gather(1, chosen), found.token.gather(1, chosen), logprob)
-
-
-def _rank_within(bank: Tensor) -> Tensor:
-    """Return how many continuations before each one are in the same bank, (N, C)."""
-    ordered, order = bank.sort(dim=-1, stable=True)
-    position = torch.arange(bank.size(1), device=bank.device).expand_as(bank)
-    first = torch.nn.functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
-    begin = torch.where(first, position, 0).cummax(-1).values
-    return torch.zeros_like(bank).scatter(1, order, position - begin)
+    group = np.where(found.left > room[:, None], 2, found.idle)
+    bank = np.where(alive & ~end, group * FAR + found.left, NEVER)
+    by_bank = bank.argsort(-1, kind="stable")
+    bank = bank[rows, by_bank]
+    first = np.pad(bank[:, 1:] != bank[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    rank = position - np.maximum.accumulate(np.where(first, position, 0), -1)  # within its bank
+    key = bank // FAR * count * count + rank * count + by_bank
+    key[:, 0] = -1  # the best of those that have met most
+    key[bank == NEVER] = NEVER
+    best = key.argsort(-1)[:, :beam]
+    kept = np.zeros_like(alive)
+    kept[rows, by_bank[rows, best]] = key[rows, best] < NEVER
+    ended = alive & end & (((found.left == 0) & alive).cumsum(-1) <= beam)
+    order = np.where(ended, position - count, np.where(kept, position, NEVER))
+    order = np.where(constrained[:, None], order, position)
+    chosen = order.argsort(-1, kind="stable")[:, : 2 * beam]
+    logprob = np.where(order[rows, chosen] == NEVER, np.float32(DEAD), found.logprob[rows, chosen])
+    return found.parent[rows, chosen], found.token[rows, chosen], logprob

@@ -51,7 +51,7 @@ class LiveHypotheses:
         """Return the hypotheses of some of the N inputs."""
         chosen = torch.from_numpy(rows).to(self.inputs.device)
         covered = None if self.covered is None else self.covered[chosen]
-        progress = None if self.progress is None else self.progress.pick(chosen)
+        progress = None if self.progress is None else self.progress.pick(rows)
         return LiveHypotheses(
             self.here[rows], self.inputs[chosen], self.tokens[chosen], self.logprob[chosen], covered, progress=progress
         )
@@ -112,8 +112,8 @@ def _search_step(
         for token in live.progress.tables.extremes:
             check_id(token, logits.size(1), "a phrase")
         constrain = partial(batch.constraints.apply, length=step, tokens=tokens, inputs=live.inputs)
-        forced = batch.constraints.forced(step, live.inputs)
-        room = torch.from_numpy(batch.limit[live.here] - step - 2).to(logits.device)  # after this token, and without the end
+        forced = batch.constraints.forced(step, live.here)
+        room = batch.limit[live.here] - step - 2  # after this token, and without the end
         found = expand_with_phrases(live.progress, logprob, logprobs, constrain, forced, room, batch.config.beam, batch.eos)
     return found, torch.stack([found.logprob[:, 0], found.logprob.masked_fill(found.token != batch.eos, DEAD).amax(-1)])
 
@@ -144,7 +144,7 @@ def grow(live: LiveHypotheses, found: Continuations, beam: int) -> LiveHypothese
     tokens = torch.cat([_of_parents(live.tokens, parent), token], -1)
     covered = None if live.covered is None else _of_parents(live.covered, parent)
     logprob = found.logprob[:, :beam].clone()  # a graph may write the next step's over them
-    progress = None if live.progress is None else live.progress.advance(parent, token[..., 0])
+    progress = None if live.progress is None else live.progress.advance(*torch.stack([parent, token[..., 0]]).cpu().numpy())
     return LiveHypotheses(live.here, live.inputs, tokens, logprob, covered, live.gone, progress)
 
 
@@ -206,10 +206,10 @@ def _status(
 
 def _bound_with_phrases(grown: LiveHypotheses, progress: PhraseProgress, batch: DecodingBatch) -> np.ndarray:
     """Return the score that each input's live hypotheses will hardly exceed, and without phrases cannot. -> (N,)."""
-    limit = torch.from_numpy(batch.limit[grown.here]).to(grown.logprob.device)[:, None]
-    soonest = torch.minimum(grown.tokens.size(-1) + progress.left + 1, limit)
-    length = torch.where(progress.tables.constrained[progress.inputs][:, None], soonest, limit)
-    return (grown.logprob / batch.penalty[length]).amax(-1).cpu().numpy()
+    limit = batch.limit[grown.here][:, None]
+    soonest = np.minimum(grown.tokens.size(-1) + progress.left + 1, limit)
+    length = np.where(progress.constrained[:, None], soonest, limit)
+    return (grown.logprob.cpu().numpy() / batch.penalty_on_host[length]).max(-1)
 
 
 def _add_unfinished(
@@ -225,7 +225,8 @@ def _add_unfinished(
         left.append(stuck)
     for some in left:
         if some.progress is not None:  # of those, only the ones that lack the fewest phrases
-            lacking = (~some.progress.met).sum(-1).masked_fill(some.logprob == DEAD, some.progress.met.size(-1))
+            lacking = torch.from_numpy((~some.progress.met).sum(-1)).to(some.logprob.device)
+            lacking = lacking.masked_fill(some.logprob == DEAD, some.progress.met.shape[-1])
             some.logprob = some.logprob.masked_fill(lacking > lacking.amin(-1, keepdim=True), DEAD)
         parent = torch.arange(some.logprob.size(1), device=batch.ids.device).expand_as(some.logprob)
         score = _score(some, some.logprob, some.tokens.size(-1), parent, batch)

@@ -6,6 +6,7 @@ R hypotheses, V vocabulary, T tokens so far, B inputs, N inputs still searched, 
 import itertools
 from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -92,6 +93,7 @@ class Constraints:
         self.allowed = allowed
         self.outside: Tensor | None = None  # (B, V) not allowed; made when V is known
         self.highest = max((token for tokens in prefix for token in tokens), default=NONE)
+        self.prefix_length = np.array([len(tokens) for tokens in prefix])  # (B,)
         width = max(map(len, prefix), default=0)
         rows = [[*tokens, *[NONE] * (width - len(tokens))] for tokens in prefix]
         self.prefix = torch.tensor(rows, dtype=torch.long, device=device).view(len(prefix), width)
@@ -129,11 +131,9 @@ class Constraints:
         if forced:  # last: the user's prefix overrides every other constraint
             force(logprobs, wanted, given)
 
-    def forced(self, length: int, inputs: Tensor) -> Tensor:
-        """Return which inputs (N,) have a prefix of more than `length` tokens."""
-        if length >= self.prefix.size(1):
-            return torch.zeros_like(inputs, dtype=torch.bool)
-        return self.prefix[inputs, length] != NONE
+    def forced(self, length: int, here: np.ndarray) -> np.ndarray:
+        """Return which of the inputs here, (N,), have a prefix of more than `length` tokens."""
+        return self.prefix_length[here] > length
 
     def _not_allowed(self, allowed: list[Tensor], vocabulary: int) -> Tensor:
         """Return which ids each output may not use. -> (B, V)."""

@@ -2,7 +2,7 @@
 
 An automaton (Aho and Corasick 1975) over all forms of an input's phrases follows each hypothesis: its node is the longest suffix
 of the tokens so far that begins some form. All inputs' automata stand in the same tables, so a step of the search moves all its
-hypotheses at once.
+hypotheses at once. The tables are arrays on the host, where many small steps take a fraction of the time they take on a device.
 
 B inputs, N inputs still searched, W hypotheses of each, U nodes of all automata, A tokens in the forms of an input, K phrases of
 an input, C continuations.
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from qkv.base.errors import DataError
 from qkv.decoding.hypothesis import NONE
@@ -86,104 +84,99 @@ def build_automaton(phrases: tuple[Phrase, ...]) -> Automaton:
 
 
 class PhraseTables:
-    """The automata of all inputs in one set of tensors; nodes are numbered through, and inputs without phrases share a node."""
+    """The automata of all inputs in one set of arrays; nodes are numbered through, and inputs without phrases share a node."""
 
-    def __init__(self, phrases: Sequence[Sequence[Phrase]], device: torch.device):
+    def __init__(self, phrases: Sequence[Sequence[Phrase]], eos: int):
         automata = [build_automaton(tuple(each)) if each else None for each in phrases]
         inputs, width = len(phrases), max(map(len, phrases))
         symbols = max(len(one.alphabet) for one in automata if one)
         sizes = [len(one.goto) if one else 0 for one in automata]
         root = np.cumsum([1, *sizes])[:-1]
         nodes = 1 + sum(sizes)
-        first = np.zeros(inputs, dtype=np.int64)  # the node of an empty output
-        alphabet = np.full((inputs, symbols), NONE)
-        goto = np.zeros((nodes, symbols + 1), dtype=np.int64)  # the last column is for all other tokens
-        done, need = np.zeros((nodes, width), dtype=bool), np.zeros((nodes, width), dtype=np.int64)
-        weight, once = np.zeros((inputs, width), dtype=np.int64), np.zeros((inputs, width), dtype=bool)
-        previous = np.full((inputs, width), width)  # the equal phrase before each; it must be met first
+        self.constrained = np.array([bool(each) for each in phrases])  # (B,)
+        self.first = np.zeros(inputs, dtype=np.int64)  # (B,) the node of an empty output
+        self.alphabet = np.full((inputs, symbols + 1), NONE)
+        self.alphabet[:, -1] = eos
+        self.goto = np.zeros((nodes, symbols + 1), dtype=np.int64)  # the last column is for all tokens that are in no form
+        self.done, self.need = np.zeros((nodes, width), dtype=bool), np.zeros((nodes, width), dtype=np.int64)
+        self.weight, self.once = np.zeros((inputs, width), dtype=np.int64), np.zeros((inputs, width), dtype=bool)
+        self.previous = np.full((inputs, width), width)  # the equal phrase before each; it must be met first
         for i, (one, each) in enumerate(zip(automata, phrases, strict=True)):
             if one is None:
                 continue
             here, count = slice(root[i], root[i] + sizes[i]), len(each)
-            alphabet[i, : len(one.alphabet)] = one.alphabet
-            goto[here], first[i] = root[i], root[i] + one.first
-            goto[here, : len(one.alphabet)] = one.goto + root[i]
-            done[here, :count], need[here, :count] = one.done, one.need
-            weight[i, :count] = [phrase.shortest for phrase in each]
-            once[i, :count] = [phrase.once and phrase not in each[k + 1 :] for k, phrase in enumerate(each)]
+            self.alphabet[i, : len(one.alphabet)] = one.alphabet
+            self.goto[here], self.first[i] = root[i], root[i] + one.first
+            self.goto[here, : len(one.alphabet)] = one.goto + root[i]
+            self.done[here, :count], self.need[here, :count] = one.done, one.need
+            self.weight[i, :count] = [phrase.shortest for phrase in each]
+            self.once[i, :count] = [phrase.once and phrase not in each[k + 1 :] for k, phrase in enumerate(each)]
             for k, phrase in enumerate(each):
-                previous[i, k] = max((j for j in range(k) if each[j] == phrase), default=width)
+                self.previous[i, k] = max((j for j in range(k) if each[j] == phrase), default=width)
+        self.any_equal = bool((self.previous < width).any())
         used = [token for one in automata if one for token in one.alphabet]
         self.extremes = (min(used), max(used))  # the lowest and the highest token
-        self.constrained = torch.tensor([bool(each) for each in phrases], device=device)  # (B,)
-        self.first, self.alphabet, self.goto = (torch.from_numpy(table).to(device) for table in (first, alphabet, goto))
-        self.done, self.need = torch.from_numpy(done).to(device), torch.from_numpy(need).to(device)  # (U, K)
-        self.weight, self.once = torch.from_numpy(weight).to(device), torch.from_numpy(once).to(device)  # (B, K)
-        self.previous = torch.from_numpy(previous).to(device)  # (B, K)
 
     def begin(self) -> "PhraseProgress":
         """Return the progress of one empty hypothesis for each input."""
-        inputs = torch.arange(len(self.first), device=self.first.device)
-        return PhraseProgress(self, inputs, self.first[:, None], (self.weight == 0)[:, None])
+        return PhraseProgress(self, np.arange(len(self.first)), self.first[:, None], (self.weight == 0)[:, None])
 
 
-@dataclass
 class PhraseProgress:
     """How far the live hypotheses are in the phrases of their inputs."""
 
-    tables: PhraseTables
-    inputs: Tensor  # (N,)
-    node: Tensor  # (N, W)
-    met: Tensor  # (N, W, K) which phrases each contains; those that only fill the tensor count as met
+    def __init__(self, tables: PhraseTables, inputs: np.ndarray, node: np.ndarray, met: np.ndarray):
+        self.tables = tables
+        self.inputs = inputs  # (N,)
+        self.node = node  # (N, W)
+        self.met = met  # (N, W, K) which phrases each contains; those that only fill the array count as met
+        self.left = self._left(node[..., None], met[:, :, None])[..., 0]  # (N, W) fewest tokens that complete all phrases
 
     @property
-    def left(self) -> Tensor:
-        """The fewest tokens that complete all phrases of each hypothesis. -> (N, W)."""
-        return self._left(self.node[..., None], self.met[:, :, None])[..., 0]
+    def constrained(self) -> np.ndarray:
+        """Which inputs have phrases, (N,)."""
+        return self.tables.constrained[self.inputs]
 
     @property
-    def alphabet(self) -> Tensor:
-        """The tokens in forms of each input's phrases; NONE fills. -> (N, A)."""
+    def alphabet(self) -> np.ndarray:
+        """The tokens in forms of each input's phrases, which NONE fills, and eos. -> (N, A + 1)."""
         return self.tables.alphabet[self.inputs]
 
-    def symbols(self, tokens: Tensor) -> Tensor:
-        """Return the position of each token (N, C) or (N, W, C) in its input's alphabet; A for all others."""
-        alphabet = self.alphabet.view(len(tokens), *[1] * (tokens.dim() - 1), -1)
-        same = tokens[..., None] == alphabet
-        return torch.where(same.any(-1), same.int().argmax(-1), alphabet.size(-1))
+    def moves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each token of the alphabet how many are left after it, and whether it repeats a phrase that may occur once.
 
-    def moves(self) -> tuple[Tensor, Tensor]:
-        """Return for each symbol how many tokens are left after it, and whether it repeats a phrase that may occur once.
-
-        Each (N, W, A + 1); the last symbol stands for all tokens that are in no form.
+        Each (N, W, A + 1); the last one holds for eos and for all tokens that are in no form.
         """
-        node = self.tables.goto[self.node]  # (N, W, A + 1)
-        met = self.met[:, :, None]
+        node, met = self.tables.goto[self.node], self.met[:, :, None]
         repeats = (self.tables.done[node] & met & self.tables.once[self.inputs][:, None, None]).any(-1)
         return self._left(node, self._met_after(node, met)), repeats
 
-    def advance(self, parent: Tensor, token: Tensor) -> "PhraseProgress":
+    def advance(self, parent: np.ndarray, token: np.ndarray) -> "PhraseProgress":
         """Return the progress of continuations (N, C) of these hypotheses."""
-        symbol = self.symbols(token)
-        node = self.tables.goto[self.node.gather(1, parent), symbol][..., None]
-        met = self.met.gather(1, parent[..., None].expand(-1, -1, self.met.size(-1)))[:, :, None]
-        return PhraseProgress(self.tables, self.inputs, node[..., 0], self._met_after(node, met)[:, :, 0])
+        rows = np.arange(len(parent))[:, None]
+        same = token[..., None] == self.alphabet[:, None]
+        same[..., -1] = True  # where no other is
+        node = self.tables.goto[self.node[rows, parent], same.argmax(-1)]
+        met = self._met_after(node[..., None], self.met[rows, parent][:, :, None])[:, :, 0]
+        return PhraseProgress(self.tables, self.inputs, node, met)
 
-    def pick(self, rows: Tensor) -> "PhraseProgress":
+    def pick(self, rows: np.ndarray) -> "PhraseProgress":
         """Return the progress of the hypotheses of some of the N inputs."""
         return PhraseProgress(self.tables, self.inputs[rows], self.node[rows], self.met[rows])
 
-    def _met_after(self, node: Tensor, met: Tensor) -> Tensor:
+    def _met_after(self, node: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return the phrases met after a move to nodes (N, W, C) with phrases (N, W, 1, K) met before. -> (N, W, C, K)."""
-        return met | self.tables.done[node] & self._ready(met)
+        done = self.tables.done[node]
+        return met | (done & self._ready(met) if self.tables.any_equal else done)
 
-    def _left(self, node: Tensor, met: Tensor) -> Tensor:
+    def _left(self, node: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return the fewest tokens that complete all phrases from nodes (N, W, C) with phrases (N, W, C, K) met."""
-        weight = self.tables.weight[self.inputs][:, None, None]
-        need = torch.where(self._ready(met), self.tables.need[node], weight)
-        return need.masked_fill(met, 0).sum(-1)
+        need = self.tables.need[node]
+        if self.tables.any_equal:
+            need = np.where(self._ready(met), need, self.tables.weight[self.inputs][:, None, None])
+        return (need * ~met).sum(-1)
 
-    def _ready(self, met: Tensor) -> Tensor:
+    def _ready(self, met: np.ndarray) -> np.ndarray:
         """Return the phrases whose equals before them are met: one occurrence counts once. met (N, W, C, K), and so returned."""
-        previous = self.tables.previous[self.inputs][:, None, None].expand_as(met)
-        return torch.nn.functional.pad(met, (0, 1), value=True).gather(-1, previous)
+        previous = np.broadcast_to(self.tables.previous[self.inputs][:, None, None], met.shape)
+        return np.take_along_axis(np.concatenate([met, np.ones_like(met[..., :1])], -1), previous, -1)

@@ -71,7 +71,7 @@ def decode(
     room = [sum(max(map(len, phrase.forms)) for phrase in each) for each in wanted]
     limits = max_output_lengths(config, keep.sum(1).tolist(), map(len, prefixes), room)
     limits = limits if max_lengths is None else [min(pair) for pair in zip(limits, max_lengths, strict=True)]
-    tables = PhraseTables(wanted, ids.device) if any(wanted) else None
+    tables = PhraseTables(wanted, eos) if any(wanted) else None
     constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad, *never} - {eos}), ids.device, tables)
     numbers = list(range(inputs) if index is None else index)
     batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token)
