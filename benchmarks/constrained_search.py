@@ -2,8 +2,10 @@
 
 python benchmarks/constrained_search.py RUN PAIRS [LINES] [BEAM]     PAIRS: source and reference, separated by a tab
 
-Phrases are words of the references, as terms of a glossary are. A row's time is the median of rounds, and its ratio the median
-of each round's ratio to free search. With 0 phrases no source has any, so this is the same search again: the noise.
+Phrases are words of the references, as terms of a glossary are. Times are of the process on one thread, which a busy machine
+stretches less than those of a clock; a row's time is the median of rounds, and its ratios are medians of each round's ratio to
+free search. With 0 phrases no source has any, so this is the same search again: the noise. Rows are the hypotheses that the
+model continued, in all steps together. The last column is for sources that are searched one by one.
 """
 
 import random
@@ -11,19 +13,34 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
-from qkv.base.hardware import cpu_cores
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import Phrase
 from qkv.inference.translator import Translator, load_translator
 from qkv.text.files import read_lines
 
 COUNTS = (0, 1, 2, 4)  # phrases of a sentence
-ROUNDS = 5
+ROUNDS = 3
+ALONE = 30  # sources that are also searched one by one
+
+Phrases = list[tuple[Phrase, ...]] | None
+
+
+class Measured(NamedTuple):
+    """A search of all sources."""
+
+    best: list[Hypothesis]
+    seconds: float  # on the clock
+    cpu: float  # seconds of the process
+    steps: int
+    rows: int
 
 
 def choose_phrases(references: list[str], translator: Translator, count: int) -> list[tuple[Phrase, ...]]:
@@ -37,43 +54,66 @@ def choose_phrases(references: list[str], translator: Translator, count: int) ->
     return chosen
 
 
-def decode(
-    translator: Translator, sources: list[list[int]], beam: int, phrases: list[tuple[Phrase, ...]] | None
-) -> tuple[list[Hypothesis], float]:
-    """Return the best hypothesis of each source, and the seconds it took."""
-    config = translator.decoding(beam=beam, n_best=1)
-    start = time.perf_counter()
-    found = translator.engine.decode(sources, config, phrases=phrases)
-    return [best for best, *_ in found], time.perf_counter() - start
+def measure(translator: Translator, sources: list[list[int]], beam: int, phrases: Phrases) -> Measured:
+    """Search the best hypothesis of each source."""
+    config, sizes, decoder = translator.decoding(beam=beam, n_best=1), [], translator.engine.decoder
+    step = decoder.step
+
+    def counted(last: Tensor, state: Any) -> Tensor:
+        sizes.append(len(last))
+        return step(last, state)
+
+    with mock.patch.object(decoder, "step", counted):
+        wall, cpu = time.perf_counter(), time.process_time()
+        found = translator.engine.decode(sources, config, phrases=phrases)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return Measured([best for best, *_ in found], wall, cpu, len(sizes), sum(sizes))
 
 
-def main(run: str, file: str, lines: str = "500", beam: str = "5") -> None:
+def measure_alone(translator: Translator, sources: list[list[int]], beam: int, phrases: Phrases) -> float:
+    """Return the seconds of the process that the first sources take one by one."""
+    each = [phrases[i : i + 1] if phrases else None for i in range(ALONE)]
+    return sum(measure(translator, [source], beam, own).cpu for source, own in zip(sources, each, strict=False))
+
+
+def ratio(values: list[float], free: list[float]) -> str:
+    """Return the median and the range of each round's ratio to free search."""
+    ratios = sorted(value / other for value, other in zip(values, free, strict=True))
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+
+
+def main(run: str, file: str, lines: str = "200", beam: str = "5") -> None:
     """Print the time of free search and of searches with phrases."""
-    torch.set_num_threads(cpu_cores())
-    translator = load_translator(run, "cpu")
+    torch.set_num_threads(1)
+    translator, width = load_translator(run, "cpu"), int(beam)
     pairs = [line.split("\t")[:2] for line in read_lines(Path(file)) if line and "\t" in line][: int(lines)]
     parts = [(translator.segmenter.cut(source), target) for source, target in pairs]
     alone = [(cut[0].ids, target) for cut, target in parts if len(cut) == 1 and cut[0].ids]
     sources, references = [ids for ids, _ in alone], [target for _, target in alone]
-    wanted: dict[str, list[tuple[Phrase, ...]] | None] = {"free": None}
+    wanted: dict[str, Phrases] = {"free": None}
     wanted |= {f"{count} phrases": choose_phrases(references, translator, count) for count in COUNTS}
-    decode(translator, sources[:50], int(beam), None)
-    rounds = [{name: decode(translator, sources, int(beam), each) for name, each in wanted.items()} for _ in range(ROUNDS)]
-    table = Table("search", "phrases", "met", "tokens out", "seconds, median", "ratio to free, median (range)")
+    measure(translator, sources[:50], width, None)
+    rounds = [{name: measure(translator, sources, width, each) for name, each in wanted.items()} for _ in range(ROUNDS)]
+    singly = [{name: measure_alone(translator, sources, width, each) for name, each in wanted.items()} for _ in range(ROUNDS)]
+    columns = ("search", "phrases", "met", "tokens out", "steps", "rows", "CPU s", "CPU ratio (range)", "clock ratio (range)")
+    table = Table(*columns, "CPU ratio, one by one")
     for name, each in wanted.items():
-        found = rounds[0][name][0]
+        times, free = [done[name] for done in rounds], [done["free"] for done in rounds]
         total = sum(map(len, each or ()))
-        ratios = sorted(times[name][1] / times["free"][1] for times in rounds)
         table.add_row(
             name,
             f"{total:,}",
-            f"{total - sum(len(one.missing) for one in found):,}",
-            f"{sum(len(one.ids) for one in found):,}",
-            f"{statistics.median(times[name][1] for times in rounds):.2f}",
-            f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})",
+            f"{total - sum(len(one.missing) for one in times[0].best):,}",
+            f"{sum(len(one.ids) for one in times[0].best):,}",
+            f"{times[0].steps:,}",
+            f"{times[0].rows:,}",
+            f"{statistics.median(one.cpu for one in times):.2f}",
+            ratio([one.cpu for one in times], [one.cpu for one in free]),
+            ratio([one.seconds for one in times], [one.seconds for one in free]),
+            ratio([done[name] for done in singly], [done["free"] for done in singly]),
         )
-    print(f"{len(sources):,} sources, beam {beam}, {torch.get_num_threads()} threads")
-    Console(width=140).print(table)
+    print(f"{len(sources):,} sources, beam {beam}, 1 thread")
+    Console(width=170).print(table)
 
 
 if __name__ == "__main__":
