@@ -82,6 +82,7 @@ def _candidates(progress: PhraseProgress, values: np.ndarray, tokens: np.ndarray
     offered = np.where((left < now) & ~forced, before, after)
     offered[(repeats & ~forced) | (alphabet < 0)] = DEAD
     offered[..., -1:][now > 0] = DEAD  # the end
+    offered[(left >= now) & (offered < best[..., -1:])] = DEAD  # no phrase needs these, and the others are better
     left = np.concatenate([np.broadcast_to(left[..., -1:], best.shape), left], -1)
     offered = np.concatenate([best, offered], -1)
     idle = (before[..., -1:] > offered.max(-1, keepdims=True)) & (left >= now) & (now > 0)
