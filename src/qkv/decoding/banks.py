@@ -62,12 +62,12 @@ def expand_with_phrases(
     logprobs.scatter_reduce_(1, index, torch.where(alphabet < 0, -DEAD, DEAD), "amin")
     best, tokens = topk(logprobs, min(beam + 1, logprobs.size(1)))
     values = torch.cat([best, before, after, logprob.view(-1, 1)], 1).cpu().numpy()
-    found = _candidates(progress, values, tokens.cpu().numpy(), forced, eos)
+    found = _candidates(progress, values, tokens.cpu().numpy(), forced)
     chosen = _choose(found, progress.constrained, room, beam, eos)
     return Continuations(*(torch.from_numpy(each).to(logprobs.device) for each in chosen))
 
 
-def _candidates(progress: PhraseProgress, values: np.ndarray, tokens: np.ndarray, forced: np.ndarray, eos: int) -> Candidates:
+def _candidates(progress: PhraseProgress, values: np.ndarray, tokens: np.ndarray, forced: np.ndarray) -> Candidates:
     """Return the best continuations of each hypothesis, those by each token of the alphabet, and its end.
 
     values (N * W, M + 2 (A + 1) + 1) holds the log-probabilities of M other tokens (N * W, M), of the alphabet before and after
