@@ -8,6 +8,7 @@ import pytest
 
 from qkv.base.errors import QkvError
 from qkv.inference.file_translation import plan_files, translate_plan
+from qkv.text.protected_text import compile_patterns, find_spans
 from qkv.text.translatable import ReadOptions, read_translatable
 
 EN_DE = ReadOptions(("en", "de"))
@@ -74,7 +75,7 @@ def translated(tmp_path: Path, name: str, content: str, translate: Callable[[str
 
 def upper(text: str) -> str:
     """Translate to upper case, outside of protected spans."""
-    spans = getattr(text, "spans", ())
+    spans = find_spans(text, compile_patterns())
     return "".join(char if any(s.start <= i < s.end for s in spans) else char.upper() for i, char in enumerate(text))
 
 
@@ -137,7 +138,7 @@ def test_po_marks_what_it_fills_in_and_leaves_the_rest(tmp_path: Path) -> None:
     )
     found = translated(tmp_path, "m.po", content, upper)
     wanted = content.replace("charset=CHARSET", "charset=UTF-8").replace("Language: \\n", "Language: de\\n")
-    wanted = wanted.replace('#, c-format\nmsgid "new %s"\nmsgstr ""', '#, fuzzy, c-format\nmsgid "new %s"\nmsgstr "NEW %S"')
+    wanted = wanted.replace('#, c-format\nmsgid "new %s"\nmsgstr ""', '#, fuzzy, c-format\nmsgid "new %s"\nmsgstr "NEW %s"')
     wanted = wanted.replace('msgid "two\\n"', '#, fuzzy\nmsgid "two\\n"')
     wanted = wanted.replace('"lines\\n"\nmsgstr ""', '"lines\\n"\nmsgstr ""\n"TWO\\n"\n"LINES\\n"')
     assert found == wanted
@@ -149,18 +150,18 @@ PLURAL = 'msgid ""\nmsgstr "Language: {}\\n"\n\nmsgid "{}"\nmsgid_plural "%d fil
 @pytest.mark.parametrize(
     ("language", "one", "forms"),
     [
-        ("de", "%d file", ["%D FILE", "%D FILES"]),
-        ("ja", "%d file", ["%D FILES"]),
-        ("ru", "%d file", ["%D FILE", "%D FILES", "%D FILES"]),  # the first form is also that of 21
-        ("ru", "a file", ["%D FILES", "%D FILES", "%D FILES"]),
-        ("ar", "a file", ["%D FILES", "A FILE", *["%D FILES"] * 4]),
+        ("de", "%d file", ["%d FILE", "%d FILES"]),
+        ("ja", "%d file", ["%d FILES"]),
+        ("ru", "%d file", ["%d FILE", "%d FILES", "%d FILES"]),  # the first form is also that of 21
+        ("ru", "a file", ["%d FILES", "%d FILES", "%d FILES"]),
+        ("ar", "a file", ["%d FILES", "A FILE", *["%d FILES"] * 4]),
     ],
 )
 def test_plural_forms_are_those_of_the_target_language(tmp_path: Path, language: str, one: str, forms: list[str]) -> None:
     path = tmp_path / "m.po"
     path.write_text(PLURAL.format(language, one), encoding="utf-8")
     plan = plan_files([path], options=ReadOptions(("en", language)))
-    found = translate_plan(plan, lambda texts: [text.upper() for text in texts]).content.decode()
+    found = translate_plan(plan, lambda texts: [upper(text) for text in texts]).content.decode()
     assert found.split('files"\n')[1].splitlines() == [f'msgstr[{i}] "{form}"' for i, form in enumerate(forms)]
     assert f"Plural-Forms: nplurals={len(forms)};" in found and "#, fuzzy\nmsgid" in found
 
@@ -241,6 +242,32 @@ def test_a_translation_that_loses_markup_is_not_written(tmp_path: Path) -> None:
     report = translate_plan(plan_files([path]), lambda texts: [broken[text] for text in texts])
     assert report.content.decode() == path.read_text(encoding="utf-8").replace("five", "fünf")
     assert [problem.partition(": ")[0][-6:] for problem in report.problems] == ["line 1", "line 2"]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "problem"),
+    [
+        ("%d of %s", "%s von %d", ""),
+        ("%d%% of %s", "%d % von %s", "the translation lacks '%%' and adds '%'"),
+        ("%s files", "Dateien", "the translation lacks '%s'"),
+        ("a file", "eine %s Datei", "the translation adds '%s'"),
+        ("half", "50 %", ""),
+        ("%s is half", "%s ist 50 %", "the translation adds '%'"),
+        ("Hello {name}", "Hallo {Name}", "the translation lacks '{name}' and adds '{Name}'"),
+        ("see https://a.b", "siehe https://a.b", ""),
+        ("words", " ", "the translation is empty"),
+    ],
+)
+def test_a_translation_with_other_placeholders_or_none_at_all_is_not_written(
+    tmp_path: Path, source: str, translation: str, problem: str
+) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(f'msgid "{source}"\nmsgstr ""\n', encoding="utf-8")
+    report = translate_plan(plan_files([path]), lambda _: [translation])
+    assert report.problems == ([f"{path}, line 1: left as it was: {problem}"] if problem else [])
+    assert (report.translated, report.left) == ((0, 1) if problem else (1, 0))
+    assert (report.content == path.read_bytes()) == bool(problem)
+    assert translate_plan(plan_files([path]), lambda _: ["x"], protect=None).translated == 1
 
 
 def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:

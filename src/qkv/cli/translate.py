@@ -132,7 +132,7 @@ def translate_command(
             missing.update(term for output in best for term in output.missing_terms)
             return [output.text for output in best]
 
-        exit_code = translate_documents(plan, translate)
+        exit_code = translate_documents(plan, translate, text_options.protect)
         if terms is not None:
             _report_terms(occurrences, missing)
         raise typer.Exit(exit_code)

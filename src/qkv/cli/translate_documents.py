@@ -1,4 +1,4 @@
-"""What `qkv translate` does with whole files: which arguments name them, the progress, and the summary at the end."""
+"""Whole files in `qkv translate`: which arguments name them, the progress, and the summary at the end."""
 
 import glob
 import sys
@@ -42,7 +42,7 @@ def named_pair(name: str, value: Any) -> tuple[str, str] | None:
     return str(value[0]), str(value[1])
 
 
-def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
+def translate_documents(plan: "FilePlan", translate: "Translate", protect: tuple[str, ...] | None) -> int:
     """Translate planned files, print what became of them, and return the exit code."""
     from qkv.inference.file_translation import translate_plan
 
@@ -59,7 +59,7 @@ def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
         print(f"qkv: skipped {reason}", file=sys.stderr)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
-        report = translate_plan(plan, translate, lambda done, total: progress.update(task, completed=done, total=total))
+        report = translate_plan(plan, translate, lambda done, total: progress.update(task, completed=done, total=total), protect)
     sys.stdout.buffer.write(report.content)
     sys.stdout.flush()
     for problem in [*report.failed, *report.problems[:SHOWN]]:

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file, check_writable
 from qkv.text.files import find_files
-from qkv.text.protected_text import ProtectedSpan
+from qkv.text.protected_text import ProtectedSpan, compile_patterns
 from qkv.text.translatable import NothingToTranslate, ReadOptions, format_of, read_translatable
 from qkv.text.translatable.file import TranslatableFile
-from qkv.text.translatable.inline import markup_problem
+from qkv.text.translatable.inline import markup_problem, placeholder_problem
 from qkv.text.translatable.pieces import TextPieces
 
 CHUNK = 512  # texts translated at once
@@ -45,7 +46,7 @@ class FilePlan:
 
 @dataclass
 class FileReport:
-    """What became of the files."""
+    """Counts of the files and segments of one command, and the reasons for those that were not translated."""
 
     written: list[Path | None] = field(default_factory=list)
     translated: int = 0  # segments
@@ -138,12 +139,19 @@ def _refuse_overwriting(plan: FilePlan) -> None:
             check_writable(path)
 
 
-def translate_plan(plan: FilePlan, translate: Translate, progress: Callable[[int, int], None] | None = None) -> FileReport:
+def translate_plan(
+    plan: FilePlan,
+    translate: Translate,
+    progress: Callable[[int, int], None] | None = None,
+    protect: tuple[str, ...] | None = (),
+) -> FileReport:
     """Translate and write the files of a plan in order; each is written as soon as its texts are translated.
 
-    Equal texts are translated once. `progress` is called with the number of texts done and the number in all.
+    Equal texts are translated once. `progress` is called with the number of texts done and the number in all. A translation must
+    hold the protected spans of its text, of which `protect` gives more patterns; None asks for none but markup.
     """
     report = FileReport()
+    patterns = () if protect is None else compile_patterns(protect)
     if plan.folder is not None:
         with atomic_file(plan.folder / UNFINISHED) as mark:
             outs = [str(file.out) for file in plan.files]
@@ -162,7 +170,7 @@ def translate_plan(plan: FilePlan, translate: Translate, progress: Callable[[int
             translations |= zip(chunk, translate([texts[key] for key in chunk]), strict=True)
             if progress:
                 progress(len(translations), len(keys))
-        _write(file, translations, report)
+        _write(file, translations, patterns, report)
     if plan.folder is not None:
         (plan.folder / UNFINISHED).unlink()
     return report
@@ -178,14 +186,22 @@ def _pieces(file: PlannedFile) -> dict[int, list[TextPieces]]:
     return {index: [TextPieces(text) for text in segment.texts] for index, segment in chosen}
 
 
-def _write(file: PlannedFile, translations: dict[TextKey, str], report: FileReport) -> None:
+def _problem(source: str, pieces: Sequence[str], translation: str, patterns: Sequence[re.Pattern[str]]) -> str:
+    """Return why the translation of a text cannot be written, given the translations of its pieces; "" if it can."""
+    if not all(piece.strip() for piece in pieces):
+        return "the translation is empty"
+    return markup_problem(source, translation) or placeholder_problem(source, translation, patterns)
+
+
+def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequence[re.Pattern[str]], report: FileReport) -> None:
     """Write a file with its translations, and count its segments."""
     filled: list[tuple[str, ...] | None] = [None] * len(file.parsed.segments)
     for index, pieces in _pieces(file).items():
-        texts = tuple(text.join([translations[_key(piece)] for piece in text.pieces]) for text in pieces)
+        parts = [[translations[_key(piece)] for piece in text.pieces] for text in pieces]
+        texts = tuple(text.join(part) for text, part in zip(pieces, parts, strict=True))
         segment = file.parsed.segments[index]
-        problem = next(filter(None, map(markup_problem, segment.texts, texts)), "")
-        if problem:
+        found = (_problem(*each, patterns) for each in zip(segment.texts, parts, texts, strict=True))
+        if problem := next(filter(None, found), ""):
             report.problems.append(f"{file.path}, line {segment.line}: left as it was: {problem}")
         else:
             filled[index] = texts

@@ -234,7 +234,7 @@ class Translator:
         self.check_glossary(text_options, self.decoding(**others))  # refuses a wrong option before any file is read
         found = require_list(inputs, "translate_files", "file")
         plan = plan_files(found, out, all_segments, options=ReadOptions(self.recipe.data.languages))
-        return translate_plan(plan, lambda texts: self.translate(texts, **options))
+        return translate_plan(plan, lambda texts: self.translate(texts, **options), protect=text_options.protect)
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """Return the run's config of decoding with these options.
