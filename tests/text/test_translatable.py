@@ -106,7 +106,7 @@ EXPECTED = {
     "app.arb": [("Hello {name}",), ("None", "# file", "# files")],
     "table.csv": [('a; "b"',), ("two\nlines",), ("plain",)],
     "table.tsv": [('a "quoted" word',), ("second",)],
-    "film.srt": [("{\\an8}<i>Two lines of text</i>",), ("- Yes.",), ("- No.",)],
+    "film.srt": [("<i>Two lines of text</i>",), ("Yes.",), ("No.",)],
     "film.vtt": [("<v Bob>Tom & <c.loud>Jerry</c>",), ("Last",)],
     "page.html": [
         ("A & B",), ("What it is",), ("Go 'there'",),
@@ -217,6 +217,33 @@ def test_wrapped_markdown_and_subtitles_keep_their_lines(tmp_path: Path) -> None
     assert translated(tmp_path, "a.srt", cue, upper) == cue.replace("aaaa bbbb\ncccc dddd", "AAAA BBBB\nCCCC DDDD")
 
 
+def test_a_translator_of_subtitles_reads_words_without_what_is_around_them(tmp_path: Path) -> None:
+    cues = [
+        "{\\an8}<i>Two lines\nof text</i>",
+        "- Who are you?\n-<b>Tom</b> here.",
+        "First.\n\n<i>- After</i>\n \n2 more.",
+        "-5 degrees",
+        "<i>a</i> <b>b</b>",
+    ]
+    content = "".join(f"{number}\n00:00:01,000 --> 00:00:02,000\n{cue}\n\n" for number, cue in enumerate(cues, 1))
+    asked: list[str] = []
+    found = translated(tmp_path, "a.srt", content, lambda text: asked.append(text) or upper(text))  # type: ignore[func-returns-value]
+    assert asked == [
+        *("Two lines of text", "Who are you?", "<b>Tom</b> here.", "First.", "After", "2 more.", "-5 degrees"),
+        "<i>a</i> <b>b</b>",
+    ]
+    for words in ("Two lines\nof text", "Who are you?", "Tom", "here.", "First.", "After", "2 more.", "degrees", ">a<", ">b<"):
+        content = content.replace(words, words.upper())
+    assert found == content
+
+
+def test_tags_around_a_whole_text_stay_outside_of_what_is_read(tmp_path: Path) -> None:
+    unit = '<trans-unit><source><g id="1"><g id="2">One</g> two</g></source></trans-unit>'
+    asked: list[str] = []
+    translated(tmp_path, "a.xlf", f'<xliff version="1.2">{unit}</xliff>', lambda text: asked.append(text) or text)  # type: ignore[func-returns-value]
+    assert asked == ['<g id="2">One</g> two']
+
+
 def test_emphasis_and_links_are_paired(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("a **b *c* [d](e)** f_g_h \\* `x` 2 * 3 ***z***", encoding="utf-8")
@@ -279,7 +306,7 @@ def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
         f'["  One\\n\\n - Two\\n", "{long}"]',
         lambda text: asked.append(text) or " ".join(text.upper().split()),
     )  # type: ignore[func-returns-value]
-    assert asked == ["One", "- Two", long.replace("\\n", "\n")]
+    assert asked == ["One", "Two", long.replace("\\n", "\n")]
     assert found == f'["  ONE\\n\\n - TWO\\n", "{long.upper().replace(chr(92) + "N", chr(92) + "n")}"]'
 
 
@@ -330,6 +357,7 @@ BAD = {
     "empty.vtt": (b" \n", "is empty"),
     "head.vtt": (b"00:01.000 --> 00:02.000\nx", "WEBVTT"),
     "times.srt": (b"1\nHello", "not SubRip"),
+    "arrow.srt": (b"1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:03 -> 00:00:04\nb", "line 5: not SubRip"),
     "none.tmx": (b'<tmx><body><tu><tuv xml:lang="fr"><seg>a</seg></tuv></tu></body></tmx>', "no unit has a text in en"),
     "what.xyz": (b"text", "which format"),
 }  # fmt: skip
