@@ -1,5 +1,6 @@
 """Files of every format: what is translated, what stays, and that everything else comes out byte for byte the same."""
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -205,6 +206,49 @@ def test_icu_branches_are_whole_sentences_and_nested_choices_are_left(tmp_path: 
         == f'{{"one": "{{n, plural, one {{YOU HAVE # FILE LEFT}} other {{YOU HAVE # FILES LEFT}}}}", "nested": "{nested}"}}'
     )
     assert report.translated == 1 and report.left == 1 and "nested: an ICU message" in report.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("{n, plural, one {x} other {y}", "whose plural is not closed"),
+        ("{n, plural, one {x} other {y", "a branch that is not closed"),
+        ("{n, plural, one {x}}", "has no branch 'other'"),
+        ("{n, plural, other {it's 'x'}}", "quotes"),
+        ("{n, plural, other {y}} {m, select, other {z}}", "more than one choice"),
+        ("No # {n, plural, other {y}}", "# outside"),
+    ],
+)
+def test_icu_messages_that_are_left_say_why(tmp_path: Path, message: str, reason: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"a": "text",\n"b": "{message}"}}', encoding="utf-8")
+    [problem] = translate_plan(plan_files([path]), list).problems
+    assert problem.startswith(f"{path}, line 2: b: an ICU message") and reason in problem
+
+
+def test_quotes_of_icu_are_kept_and_none_is_added(tmp_path: Path) -> None:
+    french = {
+        "A '{literal}' here": "Ici l'{literal}",
+        "A {name} x": "L'{name} d'x",
+        "# of {x}": "# d'{x}",
+        "An {{x}} y": "l'{{x}} y",
+    }
+    choice = "{n, plural, other {# of {x}}}"
+    content = f"""["A '{{literal}}' here", "A {{name}} x", "{choice}", "An {{{{x}}}} y"]"""
+    found = translated(tmp_path, "a.json", content, french.__getitem__)
+    assert found == """["A '{literal}' here", "L’{name} d'x", "{n, plural, other {# d’{x}}}", "l'{{x}} y"]"""
+    kept = translated(tmp_path, "a.json", content, lambda text: text.replace("here", "ici"))
+    assert kept == content.replace("here", "ici")
+
+
+def test_identifiers_in_json_stay(tmp_path: Path) -> None:
+    codes = ["#ff0000", "/a/b", "mdi:home", "user_id", "getName", "v2", "https://x.y/z", "{{count}}", "a.b", "$t(common.save)"]
+    texts = ["Name:", "Done.", "text", "Hello,{{user.name}}!", "第1章", "Is it a/b?"]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([*codes, *texts]), encoding="utf-8")
+    report = translate_plan(plan_files([path]), lambda asked: [upper(text) for text in asked])
+    assert json.loads(report.content) == [*codes, *map(upper, texts)]
+    assert (report.codes, report.translated) == (len(codes), len(texts))
 
 
 def test_wrapped_markdown_and_subtitles_keep_their_lines(tmp_path: Path) -> None:

@@ -67,5 +67,6 @@ def translate_documents(plan: "FilePlan", translate: "Translate", protect: tuple
     files = {"written": len(report.written), "skipped": len(plan.skipped), "failed": len(report.failed)}
     segments = {"translated": report.translated, "left as they were": report.left, "with problems": len(report.problems)}
     shown = (", ".join(f"{name} {count:,}" for name, count in counts.items()) for counts in (files, segments))
-    print("qkv: files {}; segments {}".format(*shown), file=sys.stderr)
+    codes = f"; identifiers, paths and addresses skipped {report.codes:,}" if report.codes else ""
+    print("qkv: files {}; segments {}".format(*shown) + codes, file=sys.stderr)
     return 1 if report.failed else 0

@@ -51,6 +51,7 @@ class FileReport:
     written: list[Path | None] = field(default_factory=list)
     translated: int = 0  # segments
     left: int = 0  # segments that had a translation, or that cannot be translated
+    codes: int = 0  # values of JSON that are identifiers, paths, colours or addresses
     problems: list[str] = field(default_factory=list)  # segments left as they were, and why
     failed: list[str] = field(default_factory=list)  # files that could not be written, and why
     content: bytes = b""  # the translated file, where no output was named
@@ -213,6 +214,7 @@ def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequen
         return
     report.translated += sum(texts is not None for texts in filled)
     report.left += sum(texts is None for texts in filled) + len(file.parsed.untouched)
+    report.codes += file.parsed.codes
     if file.out is None:
         report.content = content
     else:

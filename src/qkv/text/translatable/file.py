@@ -54,6 +54,7 @@ class TranslatableFile:
     language_edits: list[Edit] = field(default_factory=list)  # made if any translation is written
     untouched: list[str] = field(default_factory=list)  # what cannot be translated, and why
     encoding_errors: str = "strict"  # or how characters that the encoding lacks are written
+    codes: int = 0  # values that are identifiers, paths, colours or addresses, and are no segments
     charset: Extent | None = None  # where the file names its encoding, which becomes UTF-8 if it lacks a character
 
     def render(self, translations: Sequence[Sequence[str] | None]) -> bytes:
