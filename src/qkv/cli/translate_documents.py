@@ -4,7 +4,7 @@ import glob
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -31,15 +31,6 @@ def refuse_with_files(given: dict[str, bool]) -> None:
     """Refuse options that are for lines."""
     if wrong := next((name for name, is_given in given.items() if is_given), None):
         raise ConfigError(f"{wrong} is for text line by line, not for whole files; leave it out, or give text on standard input")
-
-
-def named_pair(name: str, value: Any) -> tuple[str, str] | None:
-    """Return two names that --set gave as a list."""
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 2:
-        raise ConfigError(f"{name} takes two values, such as --set {name}=[{'en,de' if name == 'languages' else '2,3'}]")
-    return str(value[0]), str(value[1])
 
 
 def translate_documents(plan: "FilePlan", translate: "Translate", protect: tuple[str, ...] | None) -> int:

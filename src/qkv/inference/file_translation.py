@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import atomic_file, check_writable
+from qkv.base.files import atomic_file, check_writable, digest
 from qkv.text.files import find_files
 from qkv.text.protected_text import ProtectedSpan, compile_patterns
 from qkv.text.translatable import NothingToTranslate, ReadOptions, format_of, read_translatable
@@ -81,8 +81,6 @@ def plan_files(
         plan.folder = target
         if target.exists() and not target.is_dir():
             raise ConfigError(f"{target}: is a file; several files need a folder that is new or has no files of their names")
-        command = [fingerprint, all_segments, file_format, options, *(f"{path} {path.stat().st_size}" for path, _ in found)]
-        plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()
     for path, relative in found:
         if several and file_format is None and format_of(path) is None:
             plan.skipped.append(f"{path}: unknown format")
@@ -99,6 +97,9 @@ def plan_files(
             plan.skipped.append(str(error))
     if not plan.files:
         raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}")
+    if plan.folder is not None:
+        command = [fingerprint, all_segments, file_format, options, *(f"{file.path} {digest(file.path)}" for file in plan.files)]
+        plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()
     _refuse_overwriting(plan)
     return plan
 
@@ -135,7 +136,8 @@ def _refuse_overwriting(plan: FilePlan) -> None:
         written = set(before["files"]) if before["command"] == plan.fingerprint else set()
     for path in outs:
         if path.exists() and str(path) not in written:
-            raise ConfigError(f"{path}: exists already; choose another --out, or delete it first")
+            kind = "folder" if plan.folder else "file"
+            raise ConfigError(f"{path}: exists already, and no file is replaced; name a new {kind} with --out, or delete it")
         if not path.exists():
             check_writable(path)
 
