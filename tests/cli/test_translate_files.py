@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import qkv
+from qkv.base.errors import QkvError
 from workbench import Commands
 
 PO = 'msgid ""\nmsgstr "Language: de\\n"\n\nmsgid "sun rain tree"\nmsgstr ""\n\nmsgid "old"\nmsgstr "alt"\n'
@@ -48,7 +49,47 @@ def test_a_table_by_its_columns(commands: Commands, run: Path, tmp_path: Path) -
     table.write_text("1,sun rain,\n2,old bird,x\n", encoding="utf-8")
     done = commands.run("translate", run, table, "--set", "columns=[2,3]")
     assert done.code == 0 and done.out == f"1,sun rain,{qkv.load(run).translate(['sun rain'])[0]}\n2,old bird,x\n"
-    assert "--set columns=[2,3]" in commands.run("translate", run, table, "--set", "columns=2").err
+    assert "such as columns=[2,3]" in commands.run("translate", run, table, "--set", "columns=2").err
+    report = qkv.load(run).translate_files([table], columns=[2, 3])
+    assert report.content.decode() == done.out and report.written == [None]
+
+
+def test_languages_are_taken_for_lines_too(commands: Commands, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("sun rain\n", encoding="utf-8")
+    done = commands.run("translate", run, tmp_path / "a.txt", "--set", "languages=[en,de]")
+    assert done.code == 0 and done.out == f"{qkv.load(run).translate(['sun rain'])[0]}\n"
+
+
+def test_python_names_formats_and_languages_and_continues_only_the_same_call(
+    monkeypatch: pytest.MonkeyPatch, run: Path, po: Path, tmp_path: Path
+) -> None:
+    translator, notes = qkv.load(run), tmp_path / "in" / "notes"
+    notes.parent.mkdir()
+    notes.write_text("# sun rain\n", encoding="utf-8")
+    assert translator.translate_files([notes], file_format="markdown").content.startswith(b"# ")
+    with pytest.raises(QkvError, match="its language is de, and the run translates to fr"):
+        translator.translate_files([po], languages=["en", "fr"])
+    for name in ("a.md", "b.md"):
+        (tmp_path / "in" / name).write_text(f"sun rain {name}", encoding="utf-8")
+
+    def stop(*_: object, **__: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(translator, "translate", stop)
+        translator.translate_files([tmp_path / "in"], out, beam=1)
+    (out / "a.md").write_text("written before the interruption", encoding="utf-8")
+    with pytest.raises(QkvError, match="exists already"):
+        translator.translate_files([tmp_path / "in"], out, beam=2)
+    assert len(translator.translate_files([tmp_path / "in"], out, beam=1).written) == 2
+
+
+def test_the_summary_counts_identifiers(commands: Commands, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"icon": "mdi:home", "text": "sun rain"}', encoding="utf-8")
+    done = commands.run("translate", run, tmp_path / "a.json")
+    assert done.code == 0 and '"mdi:home"' in done.out
+    assert done.err.endswith("with problems 0; identifiers, paths and addresses skipped 1\n")
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_a_folder_keeps_names_and_says_what_it_skips(folder: Path) -> None:
     assert sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file()) == [Path("a.md"), Path("in/b.html")]
     assert (out / "in/b.html").read_text() == "<p>TWO</p><p>SAME</p>"
     assert (report.translated, report.left, len(report.written)) == (4, 0, 2)
-    with pytest.raises(QkvError, match=r"a\.md: exists already"):
+    with pytest.raises(QkvError, match=r"a\.md: exists already, and no file is replaced; name a new folder with --out"):
         plan_files([folder], out)
 
 
@@ -73,6 +73,10 @@ def test_the_same_command_goes_on_after_an_interruption_and_another_does_not(fol
     assert {path.name for path in out.rglob("*") if path.is_file()} == {"a.md", UNFINISHED}
     with pytest.raises(QkvError, match="exists already"):
         plan_files([folder], out, fingerprint="y")
+    (folder / "a.md").write_text("two\n\nsame", encoding="utf-8")  # as long as before
+    with pytest.raises(QkvError, match="exists already"):
+        plan_files([folder], out, fingerprint="x")
+    (folder / "a.md").write_text("one\n\nsame", encoding="utf-8")
     (out / "a.md").write_text("kept", encoding="utf-8")
     report = translate_plan(plan_files([folder], out, fingerprint="x"), upper)
     assert (out / "a.md").read_text() == "kept" and len(report.written) == 2

@@ -1,5 +1,6 @@
 """Files of every format: what is translated, what stays, and that everything else comes out byte for byte the same."""
 
+import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from qkv.base.errors import QkvError
 from qkv.inference.file_translation import plan_files, translate_plan
+from qkv.text.protected_text import compile_patterns, find_spans
 from qkv.text.translatable import ReadOptions, read_translatable
 
 EN_DE = ReadOptions(("en", "de"))
@@ -74,7 +76,7 @@ def translated(tmp_path: Path, name: str, content: str, translate: Callable[[str
 
 def upper(text: str) -> str:
     """Translate to upper case, outside of protected spans."""
-    spans = getattr(text, "spans", ())
+    spans = find_spans(text, compile_patterns())
     return "".join(char if any(s.start <= i < s.end for s in spans) else char.upper() for i, char in enumerate(text))
 
 
@@ -105,7 +107,7 @@ EXPECTED = {
     "app.arb": [("Hello {name}",), ("None", "# file", "# files")],
     "table.csv": [('a; "b"',), ("two\nlines",), ("plain",)],
     "table.tsv": [('a "quoted" word',), ("second",)],
-    "film.srt": [("{\\an8}<i>Two lines of text</i>",), ("- Yes.",), ("- No.",)],
+    "film.srt": [("<i>Two lines of text</i>",), ("Yes.",), ("No.",)],
     "film.vtt": [("<v Bob>Tom & <c.loud>Jerry</c>",), ("Last",)],
     "page.html": [
         ("A & B",), ("What it is",), ("Go 'there'",),
@@ -137,7 +139,7 @@ def test_po_marks_what_it_fills_in_and_leaves_the_rest(tmp_path: Path) -> None:
     )
     found = translated(tmp_path, "m.po", content, upper)
     wanted = content.replace("charset=CHARSET", "charset=UTF-8").replace("Language: \\n", "Language: de\\n")
-    wanted = wanted.replace('#, c-format\nmsgid "new %s"\nmsgstr ""', '#, fuzzy, c-format\nmsgid "new %s"\nmsgstr "NEW %S"')
+    wanted = wanted.replace('#, c-format\nmsgid "new %s"\nmsgstr ""', '#, fuzzy, c-format\nmsgid "new %s"\nmsgstr "NEW %s"')
     wanted = wanted.replace('msgid "two\\n"', '#, fuzzy\nmsgid "two\\n"')
     wanted = wanted.replace('"lines\\n"\nmsgstr ""', '"lines\\n"\nmsgstr ""\n"TWO\\n"\n"LINES\\n"')
     assert found == wanted
@@ -149,18 +151,18 @@ PLURAL = 'msgid ""\nmsgstr "Language: {}\\n"\n\nmsgid "{}"\nmsgid_plural "%d fil
 @pytest.mark.parametrize(
     ("language", "one", "forms"),
     [
-        ("de", "%d file", ["%D FILE", "%D FILES"]),
-        ("ja", "%d file", ["%D FILES"]),
-        ("ru", "%d file", ["%D FILE", "%D FILES", "%D FILES"]),  # the first form is also that of 21
-        ("ru", "a file", ["%D FILES", "%D FILES", "%D FILES"]),
-        ("ar", "a file", ["%D FILES", "A FILE", *["%D FILES"] * 4]),
+        ("de", "%d file", ["%d FILE", "%d FILES"]),
+        ("ja", "%d file", ["%d FILES"]),
+        ("ru", "%d file", ["%d FILE", "%d FILES", "%d FILES"]),  # the first form is also that of 21
+        ("ru", "a file", ["%d FILES", "%d FILES", "%d FILES"]),
+        ("ar", "a file", ["%d FILES", "A FILE", *["%d FILES"] * 4]),
     ],
 )
 def test_plural_forms_are_those_of_the_target_language(tmp_path: Path, language: str, one: str, forms: list[str]) -> None:
     path = tmp_path / "m.po"
     path.write_text(PLURAL.format(language, one), encoding="utf-8")
     plan = plan_files([path], options=ReadOptions(("en", language)))
-    found = translate_plan(plan, lambda texts: [text.upper() for text in texts]).content.decode()
+    found = translate_plan(plan, lambda texts: [upper(text) for text in texts]).content.decode()
     assert found.split('files"\n')[1].splitlines() == [f'msgstr[{i}] "{form}"' for i, form in enumerate(forms)]
     assert f"Plural-Forms: nplurals={len(forms)};" in found and "#, fuzzy\nmsgid" in found
 
@@ -206,6 +208,49 @@ def test_icu_branches_are_whole_sentences_and_nested_choices_are_left(tmp_path: 
     assert report.translated == 1 and report.left == 1 and "nested: an ICU message" in report.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("{n, plural, one {x} other {y}", "whose plural is not closed"),
+        ("{n, plural, one {x} other {y", "a branch that is not closed"),
+        ("{n, plural, one {x}}", "has no branch 'other'"),
+        ("{n, plural, other {it's 'x'}}", "quotes"),
+        ("{n, plural, other {y}} {m, select, other {z}}", "more than one choice"),
+        ("No # {n, plural, other {y}}", "# outside"),
+    ],
+)
+def test_icu_messages_that_are_left_say_why(tmp_path: Path, message: str, reason: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"a": "text",\n"b": "{message}"}}', encoding="utf-8")
+    [problem] = translate_plan(plan_files([path]), list).problems
+    assert problem.startswith(f"{path}, line 2: b: an ICU message") and reason in problem
+
+
+def test_quotes_of_icu_are_kept_and_none_is_added(tmp_path: Path) -> None:
+    french = {
+        "A '{literal}' here": "Ici l'{literal}",
+        "A {name} x": "L'{name} d'x",
+        "# of {x}": "# d'{x}",
+        "An {{x}} y": "l'{{x}} y",
+    }
+    choice = "{n, plural, other {# of {x}}}"
+    content = f"""["A '{{literal}}' here", "A {{name}} x", "{choice}", "An {{{{x}}}} y"]"""
+    found = translated(tmp_path, "a.json", content, french.__getitem__)
+    assert found == """["A '{literal}' here", "L’{name} d'x", "{n, plural, other {# d’{x}}}", "l'{{x}} y"]"""
+    kept = translated(tmp_path, "a.json", content, lambda text: text.replace("here", "ici"))
+    assert kept == content.replace("here", "ici")
+
+
+def test_identifiers_in_json_stay(tmp_path: Path) -> None:
+    codes = ["#ff0000", "/a/b", "mdi:home", "user_id", "getName", "v2", "https://x.y/z", "{{count}}", "a.b", "$t(common.save)"]
+    texts = ["Name:", "Done.", "text", "Hello,{{user.name}}!", "第1章", "Is it a/b?"]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([*codes, *texts]), encoding="utf-8")
+    report = translate_plan(plan_files([path]), lambda asked: [upper(text) for text in asked])
+    assert json.loads(report.content) == [*codes, *map(upper, texts)]
+    assert (report.codes, report.translated) == (len(codes), len(texts))
+
+
 def test_wrapped_markdown_and_subtitles_keep_their_lines(tmp_path: Path) -> None:
     content = "> one two three four\n> five - six seven\n"
     assert (
@@ -214,6 +259,33 @@ def test_wrapped_markdown_and_subtitles_keep_their_lines(tmp_path: Path) -> None
     )
     cue = "1\n00:00:01,000 --> 00:00:02,000\n<i>aaaa bbbb\ncccc dddd</i>\n"
     assert translated(tmp_path, "a.srt", cue, upper) == cue.replace("aaaa bbbb\ncccc dddd", "AAAA BBBB\nCCCC DDDD")
+
+
+def test_a_translator_of_subtitles_reads_words_without_what_is_around_them(tmp_path: Path) -> None:
+    cues = [
+        "{\\an8}<i>Two lines\nof text</i>",
+        "- Who are you?\n-<b>Tom</b> here.",
+        "First.\n\n<i>- After</i>\n \n2 more.",
+        "-5 degrees",
+        "<i>a</i> <b>b</b>",
+    ]
+    content = "".join(f"{number}\n00:00:01,000 --> 00:00:02,000\n{cue}\n\n" for number, cue in enumerate(cues, 1))
+    asked: list[str] = []
+    found = translated(tmp_path, "a.srt", content, lambda text: asked.append(text) or upper(text))  # type: ignore[func-returns-value]
+    assert asked == [
+        *("Two lines of text", "Who are you?", "<b>Tom</b> here.", "First.", "After", "2 more.", "-5 degrees"),
+        "<i>a</i> <b>b</b>",
+    ]
+    for words in ("Two lines\nof text", "Who are you?", "Tom", "here.", "First.", "After", "2 more.", "degrees", ">a<", ">b<"):
+        content = content.replace(words, words.upper())
+    assert found == content
+
+
+def test_tags_around_a_whole_text_stay_outside_of_what_is_read(tmp_path: Path) -> None:
+    unit = '<trans-unit><source><g id="1"><g id="2">One</g> two</g></source></trans-unit>'
+    asked: list[str] = []
+    translated(tmp_path, "a.xlf", f'<xliff version="1.2">{unit}</xliff>', lambda text: asked.append(text) or text)  # type: ignore[func-returns-value]
+    assert asked == ['<g id="2">One</g> two']
 
 
 def test_emphasis_and_links_are_paired(tmp_path: Path) -> None:
@@ -243,6 +315,32 @@ def test_a_translation_that_loses_markup_is_not_written(tmp_path: Path) -> None:
     assert [problem.partition(": ")[0][-6:] for problem in report.problems] == ["line 1", "line 2"]
 
 
+@pytest.mark.parametrize(
+    ("source", "translation", "problem"),
+    [
+        ("%d of %s", "%s von %d", ""),
+        ("%d%% of %s", "%d % von %s", "the translation lacks '%%' and adds '%'"),
+        ("%s files", "Dateien", "the translation lacks '%s'"),
+        ("a file", "eine %s Datei", "the translation adds '%s'"),
+        ("half", "50 %", ""),
+        ("%s is half", "%s ist 50 %", "the translation adds '%'"),
+        ("Hello {name}", "Hallo {Name}", "the translation lacks '{name}' and adds '{Name}'"),
+        ("see https://a.b", "siehe https://a.b", ""),
+        ("words", " ", "the translation is empty"),
+    ],
+)
+def test_a_translation_with_other_placeholders_or_none_at_all_is_not_written(
+    tmp_path: Path, source: str, translation: str, problem: str
+) -> None:
+    path = tmp_path / "a.po"
+    path.write_text(f'msgid "{source}"\nmsgstr ""\n', encoding="utf-8")
+    report = translate_plan(plan_files([path]), lambda _: [translation])
+    assert report.problems == ([f"{path}, line 1: left as it was: {problem}"] if problem else [])
+    assert (report.translated, report.left) == ((0, 1) if problem else (1, 0))
+    assert (report.content == path.read_bytes()) == bool(problem)
+    assert translate_plan(plan_files([path]), lambda _: ["x"], protect=None).translated == 1
+
+
 def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
     long = "This is a long line that was broken in the middle\\nof a sentence."
     asked: list[str] = []
@@ -252,7 +350,7 @@ def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
         f'["  One\\n\\n - Two\\n", "{long}"]',
         lambda text: asked.append(text) or " ".join(text.upper().split()),
     )  # type: ignore[func-returns-value]
-    assert asked == ["One", "- Two", long.replace("\\n", "\n")]
+    assert asked == ["One", "Two", long.replace("\\n", "\n")]
     assert found == f'["  ONE\\n\\n - TWO\\n", "{long.upper().replace(chr(92) + "N", chr(92) + "n")}"]'
 
 
@@ -303,6 +401,7 @@ BAD = {
     "empty.vtt": (b" \n", "is empty"),
     "head.vtt": (b"00:01.000 --> 00:02.000\nx", "WEBVTT"),
     "times.srt": (b"1\nHello", "not SubRip"),
+    "arrow.srt": (b"1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:03 -> 00:00:04\nb", "line 5: not SubRip"),
     "none.tmx": (b'<tmx><body><tu><tuv xml:lang="fr"><seg>a</seg></tuv></tu></body></tmx>', "no unit has a text in en"),
     "what.xyz": (b"text", "which format"),
 }  # fmt: skip
@@ -318,14 +417,13 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path, name: str) -> No
     assert reason in str(caught.value) and name in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_other_encodings_stay(tmp_path: Path) -> None:
+def test_other_encodings_stay_where_they_have_all_characters(tmp_path: Path) -> None:
     path = tmp_path / "a.po"
     header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n\nmsgid "\xe9"\nmsgstr ""\n'
     path.write_bytes(header.encode("latin-1"))
     assert translate_plan(plan_files([path]), lambda texts: ["\xc9"]).content.endswith(b'#, fuzzy\nmsgid "\xe9"\nmsgstr "\xc9"\n')
-    assert "ISO-8859-1 has no" in translate_plan(plan_files([path]), lambda texts: ["日"]).failed[0].replace(
-        "iso-8859-1", "ISO-8859-1"
-    )
+    written = translate_plan(plan_files([path]), lambda texts: ["日"]).content.decode()  # ISO-8859-1 has no such character
+    assert written == header.replace("ISO-8859-1", "UTF-8").replace('msgid "é"\nmsgstr ""', '#, fuzzy\nmsgid "é"\nmsgstr "日"')
     srt = tmp_path / "a.srt"
     srt.write_bytes("\ufeff1\n00:00:01,000 --> 00:00:02,000\nhi\n".encode("utf-16-le"))
     written = translate_plan(plan_files([srt]), lambda texts: ["日"]).content

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from qkv.base.errors import ConfigError, QkvError
 from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
-from qkv.cli.translate_documents import is_for_files, named_pair, refuse_with_files, translate_documents
+from qkv.cli.translate_documents import is_for_files, refuse_with_files, translate_documents
+from qkv.text.pair import as_side_names
 from qkv.text.translatable import FORMATS, ReadOptions
 
 if TYPE_CHECKING:
@@ -102,15 +103,14 @@ def translate_command(
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
+    languages = as_side_names("languages", options.pop("languages", None))  # accepted for lines too
     plan = None
     if whole_files:
         refuse_with_files(
             {"--n-best": n_best > 1, "--scores": scores, "--alignments": alignments, "--prefix": prefix is not None}
         )
-        columns, languages = options.pop("columns", None), options.pop("languages", None)
-        read = ReadOptions(named_pair("languages", languages) or read_languages(run), named_pair("columns", columns))
-        names = None if terms is None else (*map(str, terms.terms), ignore_case, soft)
-        command = (run.resolve(), adapter and adapter.resolve(), options, split, text_options.protect, names)
+        read = ReadOptions(languages or read_languages(run), as_side_names("columns", options.pop("columns", None)))
+        command = (run.resolve(), adapter and adapter.resolve(), engine, precision, words, options, text_options.fingerprint)
         plan = plan_files(files or [], out, all_segments, file_format, read, repr(command))
     elif out is not None or all_segments:
         raise ConfigError("--out and --all are for files; name a file")
@@ -132,7 +132,7 @@ def translate_command(
             missing.update(term for output in best for term in output.missing_terms)
             return [output.text for output in best]
 
-        exit_code = translate_documents(plan, translate)
+        exit_code = translate_documents(plan, translate, text_options.protect)
         if terms is not None:
             _report_terms(occurrences, missing)
         raise typer.Exit(exit_code)

@@ -1,10 +1,10 @@
-"""What `qkv translate` does with whole files: which arguments name them, the progress, and the summary at the end."""
+"""Whole files in `qkv translate`: which arguments name them, the progress, and the summary at the end."""
 
 import glob
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -33,16 +33,7 @@ def refuse_with_files(given: dict[str, bool]) -> None:
         raise ConfigError(f"{wrong} is for text line by line, not for whole files; leave it out, or give text on standard input")
 
 
-def named_pair(name: str, value: Any) -> tuple[str, str] | None:
-    """Return two names that --set gave as a list."""
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) != 2:
-        raise ConfigError(f"{name} takes two values, such as --set {name}=[{'en,de' if name == 'languages' else '2,3'}]")
-    return str(value[0]), str(value[1])
-
-
-def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
+def translate_documents(plan: "FilePlan", translate: "Translate", protect: tuple[str, ...] | None) -> int:
     """Translate planned files, print what became of them, and return the exit code."""
     from qkv.inference.file_translation import translate_plan
 
@@ -59,7 +50,7 @@ def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
         print(f"qkv: skipped {reason}", file=sys.stderr)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
-        report = translate_plan(plan, translate, lambda done, total: progress.update(task, completed=done, total=total))
+        report = translate_plan(plan, translate, lambda done, total: progress.update(task, completed=done, total=total), protect)
     sys.stdout.buffer.write(report.content)
     sys.stdout.flush()
     for problem in [*report.failed, *report.problems[:SHOWN]]:
@@ -67,5 +58,6 @@ def translate_documents(plan: "FilePlan", translate: "Translate") -> int:
     files = {"written": len(report.written), "skipped": len(plan.skipped), "failed": len(report.failed)}
     segments = {"translated": report.translated, "left as they were": report.left, "with problems": len(report.problems)}
     shown = (", ".join(f"{name} {count:,}" for name, count in counts.items()) for counts in (files, segments))
-    print("qkv: files {}; segments {}".format(*shown), file=sys.stderr)
+    codes = f"; identifiers, paths and addresses skipped {report.codes:,}" if report.codes else ""
+    print("qkv: files {}; segments {}".format(*shown) + codes, file=sys.stderr)
     return 1 if report.failed else 0

@@ -3,17 +3,18 @@
 import glob
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.files import atomic_file, check_writable
+from qkv.base.files import atomic_file, check_writable, digest
 from qkv.text.files import find_files
-from qkv.text.protected_text import ProtectedSpan
+from qkv.text.protected_text import ProtectedSpan, compile_patterns
 from qkv.text.translatable import NothingToTranslate, ReadOptions, format_of, read_translatable
 from qkv.text.translatable.file import TranslatableFile
-from qkv.text.translatable.inline import markup_problem
+from qkv.text.translatable.inline import markup_problem, placeholder_problem
 from qkv.text.translatable.pieces import TextPieces
 
 CHUNK = 512  # texts translated at once
@@ -45,11 +46,12 @@ class FilePlan:
 
 @dataclass
 class FileReport:
-    """What became of the files."""
+    """Counts of the files and segments of one command, and the reasons for those that were not translated."""
 
     written: list[Path | None] = field(default_factory=list)
     translated: int = 0  # segments
     left: int = 0  # segments that had a translation, or that cannot be translated
+    codes: int = 0  # values of JSON that are identifiers, paths, colours or addresses
     problems: list[str] = field(default_factory=list)  # segments left as they were, and why
     failed: list[str] = field(default_factory=list)  # files that could not be written, and why
     content: bytes = b""  # the translated file, where no output was named
@@ -79,8 +81,6 @@ def plan_files(
         plan.folder = target
         if target.exists() and not target.is_dir():
             raise ConfigError(f"{target}: is a file; several files need a folder that is new or has no files of their names")
-        command = [fingerprint, all_segments, file_format, options, *(f"{path} {path.stat().st_size}" for path, _ in found)]
-        plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()
     for path, relative in found:
         if several and file_format is None and format_of(path) is None:
             plan.skipped.append(f"{path}: unknown format")
@@ -97,6 +97,9 @@ def plan_files(
             plan.skipped.append(str(error))
     if not plan.files:
         raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}")
+    if plan.folder is not None:
+        command = [fingerprint, all_segments, file_format, options, *(f"{file.path} {digest(file.path)}" for file in plan.files)]
+        plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()
     _refuse_overwriting(plan)
     return plan
 
@@ -133,17 +136,25 @@ def _refuse_overwriting(plan: FilePlan) -> None:
         written = set(before["files"]) if before["command"] == plan.fingerprint else set()
     for path in outs:
         if path.exists() and str(path) not in written:
-            raise ConfigError(f"{path}: exists already; choose another --out, or delete it first")
+            kind = "folder" if plan.folder else "file"
+            raise ConfigError(f"{path}: exists already, and no file is replaced; name a new {kind} with --out, or delete it")
         if not path.exists():
             check_writable(path)
 
 
-def translate_plan(plan: FilePlan, translate: Translate, progress: Callable[[int, int], None] | None = None) -> FileReport:
+def translate_plan(
+    plan: FilePlan,
+    translate: Translate,
+    progress: Callable[[int, int], None] | None = None,
+    protect: tuple[str, ...] | None = (),
+) -> FileReport:
     """Translate and write the files of a plan in order; each is written as soon as its texts are translated.
 
-    Equal texts are translated once. `progress` is called with the number of texts done and the number in all.
+    Equal texts are translated once. `progress` is called with the number of texts done and the number in all. A translation must
+    hold the protected spans of its text, of which `protect` gives more patterns; None asks for none but markup.
     """
     report = FileReport()
+    patterns = () if protect is None else compile_patterns(protect)
     if plan.folder is not None:
         with atomic_file(plan.folder / UNFINISHED) as mark:
             outs = [str(file.out) for file in plan.files]
@@ -162,7 +173,7 @@ def translate_plan(plan: FilePlan, translate: Translate, progress: Callable[[int
             translations |= zip(chunk, translate([texts[key] for key in chunk]), strict=True)
             if progress:
                 progress(len(translations), len(keys))
-        _write(file, translations, report)
+        _write(file, translations, patterns, report)
     if plan.folder is not None:
         (plan.folder / UNFINISHED).unlink()
     return report
@@ -178,14 +189,22 @@ def _pieces(file: PlannedFile) -> dict[int, list[TextPieces]]:
     return {index: [TextPieces(text) for text in segment.texts] for index, segment in chosen}
 
 
-def _write(file: PlannedFile, translations: dict[TextKey, str], report: FileReport) -> None:
+def _problem(source: str, pieces: Sequence[str], translation: str, patterns: Sequence[re.Pattern[str]]) -> str:
+    """Return why the translation of a text cannot be written, given the translations of its pieces; "" if it can."""
+    if not all(piece.strip() for piece in pieces):
+        return "the translation is empty"
+    return markup_problem(source, translation) or placeholder_problem(source, translation, patterns)
+
+
+def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequence[re.Pattern[str]], report: FileReport) -> None:
     """Write a file with its translations, and count its segments."""
     filled: list[tuple[str, ...] | None] = [None] * len(file.parsed.segments)
     for index, pieces in _pieces(file).items():
-        texts = tuple(text.join([translations[_key(piece)] for piece in text.pieces]) for text in pieces)
+        parts = [[translations[_key(piece)] for piece in text.pieces] for text in pieces]
+        texts = tuple(text.join(part) for text, part in zip(pieces, parts, strict=True))
         segment = file.parsed.segments[index]
-        problem = next(filter(None, map(markup_problem, segment.texts, texts)), "")
-        if problem:
+        found = (_problem(*each, patterns) for each in zip(segment.texts, parts, texts, strict=True))
+        if problem := next(filter(None, found), ""):
             report.problems.append(f"{file.path}, line {segment.line}: left as it was: {problem}")
         else:
             filled[index] = texts
@@ -197,6 +216,7 @@ def _write(file: PlannedFile, translations: dict[TextKey, str], report: FileRepo
         return
     report.translated += sum(texts is not None for texts in filled)
     report.left += sum(texts is None for texts in filled) + len(file.parsed.untouched)
+    report.codes += file.parsed.codes
     if file.out is None:
         report.content = content
     else:

@@ -55,6 +55,12 @@ class TextOptions:
         own = {field.name for field in fields(cls)}
         return cls(**{k: v for k, v in options.items() if k in own}), {k: v for k, v in options.items() if k not in own}
 
+    @property
+    def fingerprint(self) -> str:
+        """A text that is the same for the same options."""
+        terms = self.glossary and (*map(str, self.glossary.terms), self.glossary.ignore_case)
+        return repr((self.split, self.protect, self.soft, terms))
+
 
 DEFAULTS = TextOptions()
 

@@ -31,6 +31,7 @@ from qkv.recipes import TranslationRecipe
 from qkv.recipes.abilities import require
 from qkv.text.annotated_terms import own_tokens
 from qkv.text.check import normalise
+from qkv.text.pair import as_side_names
 from qkv.text.sentinels import decode_with_names
 from qkv.text.translatable import ReadOptions
 from qkv.text.treebank import TextWithHeads
@@ -221,11 +222,20 @@ class Translator:
             return None
 
     def translate_files(
-        self, inputs: Sequence[str | Path], out: str | Path, all_segments: bool = False, **options: Any
+        self,
+        inputs: Sequence[str | Path],
+        out: str | Path | None = None,
+        all_segments: bool = False,
+        file_format: str | None = None,
+        languages: Sequence[str] | None = None,
+        columns: Sequence[str | int] | None = None,
+        **options: Any,
     ) -> FileReport:
         """Translate whole files (PO, XLIFF, HTML, Markdown ...) to a new file or folder; options are those of `translate`.
 
-        Only what is untranslated is translated, unless `all_segments`.
+        Without `out`, a single file is returned as `content`. Only what is untranslated is translated, unless `all_segments`.
+        `file_format` names the format where the suffix does not tell, `languages` replaces those of the run, and `columns` are
+        those of a table. A call that was interrupted is continued by the same call.
 
         >>> translator.translate_files(["messages.po"], "messages.de.po").translated
         12
@@ -233,8 +243,11 @@ class Translator:
         text_options, others = TextOptions.take_from(options)
         self.check_glossary(text_options, self.decoding(**others))  # refuses a wrong option before any file is read
         found = require_list(inputs, "translate_files", "file")
-        plan = plan_files(found, out, all_segments, options=ReadOptions(self.recipe.data.languages))
-        return translate_plan(plan, lambda texts: self.translate(texts, **options))
+        names = as_side_names("languages", languages) or self.recipe.data.languages
+        read = ReadOptions(names, as_side_names("columns", columns))
+        fingerprint = repr((self.folder and self.folder.resolve(), sorted(others.items()), text_options.fingerprint))
+        plan = plan_files(found, out, all_segments, file_format, read, fingerprint)
+        return translate_plan(plan, lambda texts: self.translate(texts, **options), protect=text_options.protect)
 
     def decoding(self, **options: Any) -> DecodingConfig:
         """Return the run's config of decoding with these options.

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from qkv.base.errors import ConfigError
 
 UNDECODABLE = "undecodable bytes"
 
@@ -20,6 +22,15 @@ class TextPair(NamedTuple):
 
 
 PairReader = Callable[[Path, SideNames, SideNames], Iterator[TextPair]]  # file, columns, languages
+
+
+def as_side_names(name: str, value: Any) -> SideNames:
+    """Return the two columns or languages that a list gives; `name` says which of them."""
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ConfigError(f"{name} takes two values, such as {name}=[{'en,de' if name == 'languages' else '2,3'}]; got {value!r}")
+    return str(value[0]), str(value[1])
 
 
 def is_decodable(text: str) -> bool:

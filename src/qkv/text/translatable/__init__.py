@@ -15,7 +15,7 @@ class NothingToTranslate(DataError):
 
 
 class ReadOptions(NamedTuple):
-    """What a reader may need beside the file."""
+    """Languages and columns, which a reader may need beside the file."""
 
     languages: SideNames = None  # of the translator
     columns: SideNames = None  # of a table

@@ -54,6 +54,8 @@ class TranslatableFile:
     language_edits: list[Edit] = field(default_factory=list)  # made if any translation is written
     untouched: list[str] = field(default_factory=list)  # what cannot be translated, and why
     encoding_errors: str = "strict"  # or how characters that the encoding lacks are written
+    codes: int = 0  # values that are identifiers, paths, colours or addresses, and are no segments
+    charset: Extent | None = None  # where the file names its encoding, which becomes UTF-8 if it lacks a character
 
     def render(self, translations: Sequence[Sequence[str] | None]) -> bytes:
         """Return the file with one list of translated texts for each segment; None leaves a segment as it is."""
@@ -64,14 +66,18 @@ class TranslatableFile:
             for edit in segment.write(texts)
         ]
         edits += self.language_edits if edits else []
+        try:
+            return self._edited(edits).encode(self.source.encoding, self.encoding_errors)
+        except UnicodeEncodeError as error:
+            if self.charset is not None:
+                return self._edited([*edits, Edit(*self.charset, ("UTF-8",))]).encode()
+            source, lacking = self.source, error.object[error.start]
+            raise DataError(f"{source.path}: {source.encoding} has no {lacking!r}; convert the file to UTF-8 first") from None
+
+    def _edited(self, edits: Iterable[Edit]) -> str:
         # Two texts may ask for the same edit, such as a flag of the message that they share.
         ordered = sorted(dict.fromkeys(edits), key=lambda edit: edit[:2])
-        source = self.source
-        try:
-            return "".join(_with_edits(source.text, 0, len(source.text), ordered)).encode(source.encoding, self.encoding_errors)
-        except UnicodeEncodeError as error:
-            lacking = error.object[error.start]
-            raise DataError(f"{source.path}: {source.encoding} has no {lacking!r}; convert the file to UTF-8 first") from None
+        return "".join(_with_edits(self.source.text, 0, len(self.source.text), ordered))
 
 
 def _with_edits(text: str, start: int, end: int, edits: Sequence[Edit]) -> Iterator[str]:

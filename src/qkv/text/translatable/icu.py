@@ -7,11 +7,15 @@ or with choices inside a choice are not translated.
 import re
 from typing import NamedTuple
 
+from qkv.base.errors import DataError
 from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.translatable.inline import split_codes
 
 _CHOICE = re.compile(r"\{\s*([\w.-]+)\s*,\s*(plural|select|selectordinal)\s*,\s*(offset:\s*\d+)?")
 _SELECTOR = re.compile(r"\s*(=\d+|[\w-]+)\s*(?=\{)")
 _ARGUMENT = re.compile(r"#|\{[^{}]*\}")
+QUOTED = re.compile(r"(?<!\w)'[{}][^']*'(?!\w)")  # braces that are text
+_QUOTING = re.compile(r"'(?=\{(?!\{)|[}#])")
 
 
 class IcuMessage(NamedTuple):
@@ -33,39 +37,46 @@ def has_choice(message: str) -> bool:
     return _CHOICE.search(message) is not None
 
 
-def parse_icu(message: str) -> IcuMessage | None:
-    """Return the parts of a message with one choice; None if it has more, or is not well-formed."""
+def parse_icu(message: str) -> IcuMessage:
+    """Return the parts of a message with one choice; raise DataError for any other, and for one that is not well-formed."""
     choices = list(_CHOICE.finditer(message))
-    if len(choices) != 1 or "'" in re.sub(r"\w'\w", "", message):  # a quote may hide braces
-        return None
+    if "'" in re.sub(r"\w'\w", "", message):
+        raise DataError("an ICU message with quotes, which may hide braces")
+    if len(choices) != 1:
+        raise DataError("an ICU message with more than one choice")
     choice = choices[0]
     position, selectors, texts = choice.end(), [], []
     while selector := _SELECTOR.match(message, position):
         end = _matching_brace(message, selector.end())
-        if end is None:
-            return None
-        gap = message[position : selector.end()]
-        selectors.append(gap)
+        selectors.append(message[position : selector.end()])
         texts.append(message[selector.end() + 1 : end])
         position = end + 1
     closing = re.compile(r"\s*\}").match(message, position)
-    if not closing or "other" not in (selector.strip() for selector in selectors):
-        return None
+    if not closing:
+        raise DataError(f"an ICU message whose {choice[2]} is not closed")
+    if "other" not in (selector.strip() for selector in selectors):
+        raise DataError(f"an ICU message whose {choice[2]} has no branch 'other'")
     before, after = message[: choice.start()], message[closing.end() :]
-    if "#" in before + after and choice[2] != "select":  # inside a branch, it would become the count
-        return None
+    if "#" in before + after and choice[2] != "select":
+        raise DataError("an ICU message with # outside of its branches; inside, it would become the count")
     is_count = choice[2] != "select"
     sentences = tuple(_protected(before + text + after, is_count) for text in texts)
     return IcuMessage(message[choice.start() : choice.end()], tuple(selectors), sentences, closing[0])
 
 
-def _matching_brace(message: str, start: int) -> int | None:
+def without_new_quotes(translation: str, source: str) -> str:
+    """Replace each apostrophe that would quote a brace, as in l'{name}, by a typographic one, which quotes nothing anywhere."""
+    parts = split_codes(translation, QUOTED.findall(source))
+    return "".join(part if is_code else _QUOTING.sub("\u2019", part) for part, is_code in parts)
+
+
+def _matching_brace(message: str, start: int) -> int:
     depth = 0
     for position in range(start, len(message)):
         depth += (message[position] == "{") - (message[position] == "}")
         if depth == 0:
             return position
-    return None
+    raise DataError("an ICU message with a branch that is not closed")
 
 
 def _protected(text: str, is_count: bool) -> str:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.protected_text import ProtectedSpan, ProtectedText, find_spans
 from qkv.text.translatable.file import Extent
 
 SpanKind = Literal["alone", "open", "close"]
@@ -94,6 +94,27 @@ def markup_problem(source: str, translation: str) -> str:
         elif kind == "close" and (not opened or codes[opened.pop()] != codes[partners[index]]):
             return f"the translation has {code!r} where it closes nothing"
     return ""
+
+
+def placeholder_problem(source: str, translation: str, patterns: Sequence[re.Pattern[str]]) -> str:
+    """Return which placeholders, tags and addresses outside of markup a translation lacks or adds; "" if they are the same.
+
+    In a text with placeholders of printf, each other percent sign counts as well, since it may begin one.
+    """
+    codes = [source[span.start : span.end] for span in getattr(source, "spans", ())]
+    wanted, found = (_placeholders(text, codes, patterns) for text in (source, translation))
+    if any(text.startswith("%") for text in wanted):
+        for text, counted in ((source, wanted), (translation, found)):
+            counted["%"] = text.count("%") - sum(span.count("%") * number for span, number in counted.items())
+    lacking, added = wanted - found, found - wanted
+    parts = [f"{word} {', '.join(map(repr, spans))}" for word, spans in (("lacks", lacking), ("adds", added)) if spans]
+    return f"the translation {' and '.join(parts)}" if parts else ""
+
+
+def _placeholders(text: str, codes: Sequence[str], patterns: Sequence[re.Pattern[str]]) -> Counter[str]:
+    """Count the protected spans of a text outside of its codes, with line breaks in them as spaces."""
+    outside = [str(part) for part, is_code in split_codes(text, codes) if not is_code]
+    return Counter(" ".join(part[span.start : span.end].split()) for part in outside for span in find_spans(part, patterns))
 
 
 def split_codes(text: str, codes: Sequence[str]) -> Iterator[tuple[str, bool]]:

@@ -1,4 +1,4 @@
-"""JSON catalogues, nested or flat (i18next), and ARB: every text is replaced by its translation; keys and layout stay."""
+"""JSON catalogues, nested or flat (i18next), and ARB: texts are replaced by their translations; keys, codes and layout stay."""
 
 import json
 import re
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
-from qkv.text.translatable.icu import has_choice, parse_icu
+from qkv.text.translatable.icu import QUOTED, has_choice, parse_icu, without_new_quotes
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _NESTING = re.compile(r"\$t\([^)]*\)")  # i18next: the text of another key
+_CODE = re.compile(r"[/:_.#\d]|[a-z][A-Z]")  # a sign of an identifier, path, colour or address
 
 
 def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
@@ -31,17 +32,30 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     segments: list[Segment] = []
     edits: list[Edit] = []
     untouched: list[str] = []
+    codes = 0
     for key, extent in _strings(source):
         if key == ("@@locale",) and language:
             edits.append(Edit(*extent, (json.dumps(language),)))
         elif key[0] not in metadata and (text := json.loads(source.text[slice(*extent)])).strip():
-            segment = _segment(source, extent, text)
-            if segment is None:
-                line = source.line(extent.start)
-                untouched.append(f"line {line}: {'.'.join(key)}: an ICU message with more than one choice")
-            else:
-                segments.append(segment)
-    return TranslatableFile(source, segments, edits, untouched)
+            if _is_code(text):
+                codes += 1
+                continue
+            try:
+                segments.append(_segment(source, extent, text))
+            except DataError as error:
+                untouched.append(f"line {source.line(extent.start)}: {'.'.join(key)}: {error}")
+    return TranslatableFile(source, segments, edits, untouched, codes=codes)
+
+
+def _is_code(text: str) -> bool:
+    """Return whether a value is an identifier, a path, a colour or an address: one word of ASCII that shows it, or no word."""
+    if not text.isascii() or len(text.split()) != 1:
+        return False
+    word = text
+    for span in reversed(find_spans(text, compile_patterns())):
+        word = word[: span.start] + word[span.end :]
+    # Full stops and colons at the end are those of a text.
+    return not any(char.isalpha() for char in word) or _CODE.search(word.rstrip(".: \n")) is not None
 
 
 def _metadata_keys(catalogue: Any) -> set[str]:
@@ -75,19 +89,18 @@ def _strings(source: FileText) -> Iterator[tuple[tuple[str, ...], Extent]]:
             yield tuple(path), Extent(*token.span())
 
 
-def _segment(source: FileText, extent: Extent, text: str) -> Segment | None:
-    """Return the segment of a text; None for an ICU message that cannot be translated."""
+def _segment(source: FileText, extent: Extent, text: str) -> Segment:
+    """Return the segment of a text; raise DataError for an ICU message that cannot be translated."""
     icu = parse_icu(text) if has_choice(text) else None
-    if icu is None and has_choice(text):
-        return None
     raw = source.text[slice(*extent)]
     is_ascii = source.text.isascii() and "\\u" in source.text
 
     def write(translations: Sequence[str]) -> Iterator[Edit]:
-        written = json.dumps(icu.render(tuple(translations)) if icu else translations[0], ensure_ascii=is_ascii)
+        texts = tuple(without_new_quotes(translation, text) for translation in translations)
+        written = json.dumps(icu.render(texts) if icu else texts[0], ensure_ascii=is_ascii)
         yield Edit(*extent, (written.replace("/", "\\/") if "\\/" in raw else written,))
 
     if icu is not None:
         return Segment(icu.texts, source.line(extent.start), write, tuple(icu.texts))
-    spans = [ProtectedSpan(*found.span()) for found in _NESTING.finditer(text)]
+    spans = [ProtectedSpan(*found.span()) for found in re.finditer(f"{_NESTING.pattern}|{QUOTED.pattern}", text)]
     return Segment((ProtectedText(text, spans) if spans else text,), source.line(extent.start), write, (text,))

@@ -154,7 +154,7 @@ class _Scanner:
             self.number += 1
 
     def _html(self, start: int, text: str) -> Extent:
-        """Return the extent of a block of HTML, which an empty line ends; or a tag, for comments, scripts and the like."""
+        """Return the extent of a block of HTML, which an empty line ends; a comment, a script or a style ends at its tag."""
         found = next((end for begin, end in _HTML_ENDS.items() if text.lstrip().lower().startswith(begin)), "")
         while self.number < len(self.lines):
             is_last = found in self._text(self.number).lower() if found else not self._text(self.number + 1).strip()

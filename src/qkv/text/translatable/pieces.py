@@ -1,11 +1,13 @@
-"""Pieces of a text that a translator reads one by one: its lines, without the white space around them."""
+"""Pieces of a text that a translator reads one by one: its lines, without the white space, tags and dashes around them."""
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 from qkv.text.protected_text import ProtectedSpan, ProtectedText
 
 _BREAK = re.compile(r"[ \t]*\r?\n\s*")
+_BULLET = re.compile(r"[-–—•]\s+")  # of a list, or of a speaker in a dialogue
 LONG_LINE = 40  # characters from which a line may be broken inside a sentence
 _SENTENCE_END = tuple(".!?:;…。！？：；")
 
@@ -45,14 +47,25 @@ class TextPieces:
 
     def _add(self, start: int, end: int, spans: Sequence[ProtectedSpan]) -> None:
         """Add a piece, unless it has no letters outside of its protected spans."""
-        line = self.text[start:end]
-        start, end = start + len(line) - len(line.lstrip()), start + len(line.rstrip())
+        start, end = self._trimmed(start, end, spans)
         inside = [span for span in spans if start <= span.start < end]
         outside = self.text[start:end]
         for span in reversed(inside):
             outside = outside[: span.start - start] + outside[span.end - start :]
         if any(char.isalpha() for char in outside):
             self._extents.append((start, end))
+
+    def _trimmed(self, start: int, end: int, spans: Sequence[ProtectedSpan]) -> tuple[int, int]:
+        """Leave out white space, tags around the whole, and then the dash of a list or a dialogue."""
+        while True:
+            line = self.text[start:end]
+            start, end = start + len(line) - len(line.lstrip()), start + len(line.rstrip())
+            inside = [span for span in spans if start <= span.start < end]
+            if not inside or (inside[0].start, inside[-1].end) != (start, end) or not _is_pair(inside):
+                break
+            start, end = inside[0].end, inside[-1].start
+        bullet = _BULLET.match(self.text, start, end)
+        return bullet.end() if bullet else start, end
 
     def _piece(self, start: int, end: int) -> str:
         inside = [span for span in getattr(self.text, "spans", ()) if start <= span.start < end]
@@ -79,3 +92,9 @@ class TextPieces:
             else:
                 lines.append(word)
         return breaks[0].join(lines)
+
+
+def _is_pair(spans: Sequence[ProtectedSpan]) -> bool:
+    """Return whether the first span is a tag that the last one closes."""
+    depths = list(accumulate((span.kind == "open") - (span.kind == "close") for span in spans))
+    return depths[-1] == 0 and all(depth > 0 for depth in depths[:-1]) and len(spans) > 1

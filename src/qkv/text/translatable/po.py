@@ -62,7 +62,8 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
             plural = "msgid_plural" in message.texts and rule
             segments.append(writer.plural(message, plural) if plural else writer.singular(message))
     edits = list(_header_edits(source, header, language, rule if has_plurals else None)) if header else []
-    return TranslatableFile(source, segments, edits)
+    charset = None if source.encoding.startswith("utf") else re.search(r"charset=([\w.:-]+)", source.text)
+    return TranslatableFile(source, segments, edits, charset=Extent(*charset.span(1)) if charset else None)
 
 
 class _Writer:

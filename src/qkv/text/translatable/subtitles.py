@@ -12,6 +12,8 @@ _TIME = r"(?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"\ufeff?\s*{_TIME}\s*-->\s*{_TIME}")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _SPEAKER = re.compile(r"\s*[-–—]\s*\S")  # begins the line of another speaker
+# Codes such as {\an8}, and the dash of a speaker, but not that of a number.
+_BEFORE_TEXT = re.compile(r"(?:\s*\{\\[^{}]*\})*\s*(?:[-–—](?:\s+|(?=[^\d\s.,-])))?")
 
 
 def parse(path: Path, content: bytes, is_webvtt: bool) -> TranslatableFile:
@@ -20,18 +22,22 @@ def parse(path: Path, content: bytes, is_webvtt: bool) -> TranslatableFile:
     if is_webvtt and not source.text.removeprefix("\ufeff").startswith("WEBVTT"):
         raise DataError(f"{path}, line 1: not WebVTT; it must begin with WEBVTT")
     segments: list[Segment] = []
+    in_cue = False
     for block in _blocks(source):
         lines = [source.text[slice(*line)] for line in block]
         timing = next((number for number, line in enumerate(lines[:2]) if _TIMING.match(line)), None)
+        in_cue |= timing is not None
         if timing is not None:
             segments += _cue(source, block[timing + 1 :], is_webvtt)
-        elif not is_webvtt and "".join(lines).strip("\ufeff \t"):
+        elif in_cue and not is_webvtt and not any("->" in line for line in lines[:2]):
+            segments += _cue(source, block, is_webvtt)  # after an empty line inside a cue
+        elif not is_webvtt:
             raise source.error(block[0].start, f"not SubRip: no times such as 00:00:01,000 --> 00:00:02,000 in {lines[0][:30]!r}")
     return TranslatableFile(source, segments)
 
 
 def _blocks(source: FileText) -> Iterator[list[Extent]]:
-    """Yield the lines of each block; an empty line ends a block, unless text without a time follows it."""
+    """Yield the lines of each block, which an empty line ends."""
     block: list[Extent] = []
     for line in source.lines():
         if source.text[slice(*line)].strip("\ufeff \t\r"):
@@ -54,6 +60,8 @@ def _cue(source: FileText, lines: list[Extent], is_webvtt: bool) -> Iterator[Seg
 
 
 def _segment(source: FileText, lines: list[Extent], is_webvtt: bool) -> Segment:
+    before = _BEFORE_TEXT.match(source.text, *lines[0])
+    lines = [Extent(before.end() if before else lines[0].start, lines[0].end), *lines[1:]]
     inline = InlineText()
     for number, line in enumerate(lines):
         if number:
@@ -82,7 +90,7 @@ def _unescaped(text: str, is_webvtt: bool) -> str:
 
 
 def _kind(tag: str) -> SpanKind:
-    if tag.startswith(("{", "<0", "<1", "<2")) or tag[1].isdigit():
+    if tag.startswith("{") or tag[1].isdigit():
         return "alone"
     return "close" if tag.startswith("</") else "open"
 
