@@ -4,7 +4,8 @@ import queue
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,49 +122,53 @@ def translate_command(
     confidence = scores and _has_confidence(translator)
     config = translator.decoding(**options)  # refuses a wrong option before the first line is read
     translator.check_glossary(text_options, config)
-    occurrences: Counter[Term] = Counter()
-    missing: Counter[Term] = Counter()
     vocabulary = [word for line in input_lines(words) for word in line.split()] if words is not None else None
+    translate: Callable[..., list[list[TranslatedText]]] = partial(translator.n_best, words=vocabulary, **given_texts, **options)
+    counts, exit_code = TermCounts(), 0
     if plan is not None:
-
-        def translate(texts: list[str]) -> list[str]:
-            best = [outputs[0] for outputs in translator.n_best(texts, None, vocabulary, **given_texts, **options)]
-            occurrences.update(term for output in best for term in output.terms)
-            missing.update(term for output in best for term in output.missing_terms)
-            return [output.text for output in best]
-
-        exit_code = translate_documents(plan, translate, text_options.protect)
-        if terms is not None:
-            _report_terms(occurrences, missing)
-        raise typer.Exit(exit_code)
-    with _progress_bar() as progress:
-        task, done = progress.add_task("translating", total=None), 0
-        for chunk in _chunks(lines):
-            if translator.trees:
-                chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
-            prefixes = None if prefix is None else [prefix] * len(chunk)
-            text_outputs = translator.n_best(
-                chunk, prefixes, vocabulary, first=done, confidence=confidence, **given_texts, **options
-            )
-            for outputs in text_outputs:
-                # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
-                for output in [*outputs, *[TranslatedText("", 0.0)] * (config.n_best - len(outputs))]:
-                    print(_format_output(output, translator, scores, confidence, alignments))
-                occurrences.update(outputs[0].terms)
-                missing.update(outputs[0].missing_terms)
-            sys.stdout.flush()
-            done += len(chunk)
-            progress.update(task, completed=done)
+        exit_code = translate_documents(plan, lambda texts: counts.best_of(translate(texts)), text_options.protect)
+    else:
+        written = partial(_format_output, translator=translator, scores=scores, confidence=confidence, alignments=alignments)
+        with _progress_bar() as progress:
+            task, done = progress.add_task("translating", total=None), 0
+            for chunk in _chunks(lines):
+                if translator.trees:
+                    chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
+                prefixes = None if prefix is None else [prefix] * len(chunk)
+                found = translate(chunk, prefixes=prefixes, first=done, confidence=confidence)
+                for outputs in found:
+                    # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
+                    for output in [*outputs, *[TranslatedText("", 0.0)] * (config.n_best - len(outputs))]:
+                        print(written(output))
+                counts.best_of(found)
+                sys.stdout.flush()
+                done += len(chunk)
+                progress.update(task, completed=done)
     if terms is not None:
-        _report_terms(occurrences, missing)
+        counts.report()
+    raise typer.Exit(exit_code)
 
 
-def _report_terms(occurrences: "Counter[Term]", missing: "Counter[Term]") -> None:
-    """Print how many terms of a glossary were found and translated as it says, and each that was not."""
-    total, lost = occurrences.total(), missing.total()
-    print(f"qkv: terms of the glossary: {total:,} in the text, {total - lost:,} translated as it says", file=sys.stderr)
-    for term, count in missing.most_common():
-        print(f"qkv: {term}: {occurrences[term]:,} in the text, not translated so {count:,} times", file=sys.stderr)
+class TermCounts:
+    """Counts the terms of a glossary in the text, and those that are not translated as it says."""
+
+    def __init__(self) -> None:
+        self.occurrences: Counter[Term] = Counter()
+        self.missing: Counter[Term] = Counter()
+
+    def best_of(self, found: "list[list[TranslatedText]]") -> list[str]:
+        """Count the terms of the best translation of each text, and return these translations."""
+        for best, *_ in found:
+            self.occurrences.update(best.terms)
+            self.missing.update(best.missing_terms)
+        return [best.text for best, *_ in found]
+
+    def report(self) -> None:
+        """Print how many terms were found and translated as the glossary says, and each that was not."""
+        total, lost = self.occurrences.total(), self.missing.total()
+        print(f"qkv: terms of the glossary: {total:,} in the text, {total - lost:,} translated as it says", file=sys.stderr)
+        for term, count in self.missing.most_common():
+            print(f"qkv: {term}: {self.occurrences[term]:,} in the text, not translated so {count:,} times", file=sys.stderr)
 
 
 def _has_confidence(translator: "Translator") -> bool:
