@@ -23,7 +23,16 @@ def found(text: str, *expressions: str) -> list[str]:
         ('<a href="x>y">b</a><br><x id="1"/><!--c--> <3, 5 > 4', ['<a href="x>y">', "</a>", "<br>", '<x id="1"/>', "<!--c-->"]),
         ("See https://a.org/b_(c)?d=1. www.b.org/ö, me.you@x.co.uk! 见http://a.cn/页", ["https://a.org/b_(c)?d=1", "www.b.org/ö",
          "me.you@x.co.uk", "http://a.cn/"]),
-        ("100% sure, 5%d off, 50 % des, a{b c}d, {count, plural, one {# item}}", []),
+        ("100% sure, 5%d off, 50 % des, a{b c}d, {a, b}", []),
+        ("{n, number} {d, date, short} {0:,.2f} {0,5} {0,-9:d MMM} {name!r:>10}", ["{n, number}", "{d, date, short}", "{0:,.2f}",
+         "{0,5}", "{0,-9:d MMM}", "{name!r:>10}"]),
+        ("You have {n, plural, =0 {none} one {# item of {name}} other {# items}}!", [
+         "{n, plural, =0 {none} one {# item of {name}} other {# items}}"]),
+        ("<%= x > 1 %> $(VAR) %{name} #{x} $(5)", ["<%= x > 1 %>", "$(VAR)", "%{name}", "#{x}"]),
+        ("%1 of %2, %L3; 100 %1 5%1 %50 %1,5 %1a", ["%1", "%2", "%L3"]),
+        ("(http://x.org/a_(b)) (see www.x.org/a). [x](http://x.org/a)", ["http://x.org/a_(b)", "www.x.org/a", "http://x.org/a"]),
+        ("i<b and c>d, i<b && c>d, <input disabled> <a {x}> <a b = 'c>d' e=f/>", [
+         "<input disabled>", "<a {x}>", "<a b = 'c>d' e=f/>"]),
     ],
 )  # fmt: skip
 def test_patterns(text: str, spans: list[str]) -> None:
@@ -39,9 +48,40 @@ def test_own_expressions_and_given_spans_go_first() -> None:
 def test_tags_in_pairs_are_open_and_close_and_others_are_alone() -> None:
     text = "<b>x<br><i>y</b></i> <p>"
     assert [span.kind for span in find_spans(text, compile_patterns())] == ["open", "alone", "alone", "close", "alone", "alone"]
+    for text in ("<a href='x>y'>t</a>", '<a href="x>y">t</a>', "<a b='/'>t</a>"):
+        assert [span.kind for span in find_spans(text, compile_patterns())] == ["open", "close"]
 
 
-@pytest.mark.parametrize("sign", ["<", "{", "{{", "<a ", '<a "', "%", "&", "a", "a.", "http://", "www.", "<!--", "$", "x@", "{%"])
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "<",
+        "{",
+        "{{",
+        "<a ",
+        '<a "',
+        "%",
+        "&",
+        "a",
+        "a.",
+        "http://",
+        "www.",
+        "<!--",
+        "$",
+        "x@",
+        "{%",
+        "http://(",
+        "www.(a",
+        "<a b=",
+        "<a b='",
+        "{a,plural,",
+        "{a,plural,{b}",
+        "<a :",
+        "<%",
+        "{0:",
+        "%1",
+    ],
+)
 def test_hostile_texts_take_no_time(sign: str) -> None:
     assert len(find_spans(sign * 20_000, compile_patterns())) <= 20_000  # a quadratic pattern would take minutes
 

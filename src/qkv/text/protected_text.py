@@ -8,25 +8,35 @@ from typing import Literal, NamedTuple
 from qkv.base.errors import ConfigError
 
 # Full-width signs and scripts without spaces end an address, since text in them follows without a space.
-_ADDRESS = r"[^\s<>\"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
-_URL = rf"{_ADDRESS}*(?={_ADDRESS})[\w/}}=#&~-]"
+_ADDRESS = r"[^\s<>\"()\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]"
+_URL = rf"(?:{_ADDRESS}|\({_ADDRESS}*\))*(?:(?={_ADDRESS})[\w/}}=#&~-]|\({_ADDRESS}*\))"  # parentheses in it are balanced
+_VALUE = r"(?:[^\s<>\"']|\"[^\"]{0,400}\"|'[^']{0,400}'){1,400}"
+_BARE = (  # attributes without a value; other words could be text: i<b and c>d
+    r"(?:allowfullscreen|async|autofocus|autoplay|checked|controls|defer|disabled|download|hidden|loop|multiple|muted|nowrap|open"
+    r"|readonly|required|reversed|selected|[\w@:#*]{0,60}[-@:#*{%$][^\s<>\"'=]{0,60})(?=[\s/>])"
+)
+_ATTRIBUTE = rf"\s+(?:[^\s<>\"'=/]{{1,60}}\s*=\s*{_VALUE}|{_BARE})"
+_BRANCHES = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]{0,400}\}){0,2000}\}){0,2000}"  # of a message in ICU's format
 # Runs are bounded or begin at their first character, so that time stays linear in the length of a text.
 PATTERNS = "|".join(
     [
         rf"(?:https?|ftp)://{_URL}|(?<![A-Za-z0-9])www\.{_URL}",
         r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]++@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
-        r"<!--.{0,400}?-->",
-        r"</?[A-Za-z][\w:.-]{0,60}(?:\s(?:[^<>\"']|\"[^\"]{0,400}\"|'[^']{0,400}'){0,400})?/?>|</?\d+/?>",  # <0> is i18next's
-        r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|\$?\{[\w.:!@$\[\]-]{0,100}\}",
+        r"<!--.{0,400}?-->|<%.{0,200}?%>",
+        rf"</?[A-Za-z][\w:.-]{{0,60}}(?:{_ATTRIBUTE}){{0,40}}\s{{0,40}}/?>|</?\d+/?>",  # <0> is i18next's
+        r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|[$%#]?\{[\w.:!@$\[\]-]{0,100}\}|\$\([A-Za-z_]\w{0,100}\)",
+        r"\{[\w.\[\]]{0,100}(?:![rsa])?:[^\s{}]{0,60}\}|\{\d{1,3},-?\d{1,3}(?::[^{}]{0,60})?\}",  # formats of Python and .NET
+        r"\{\s?\w{1,100},\s?(?:number|date|time|ordinal|spellout|duration)\s?(?:,[^{}]{0,100})?\}",  # ICU
+        rf"\{{\s?\w{{1,100}},\s?(?:plural|select|selectordinal)\s?,{_BRANCHES}\}}",
         r"%\(\w{1,100}\)[-+#0]*\d*(?:\.\d+)?[A-Za-z]",
         r"(?<![\d%])%(?:\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh|h|ll|l|L|q|j|z|t)?[diouxXeEfFgGcsSpn@]|%%",  # printf
+        r"(?<![\d%])(?<!\d\s)%L?[1-9](?![\w%]|[.,]\d)",  # Qt
         r"\$[A-Za-z_]\w*",
         r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});",
     ]
 )
 _HINT = re.compile(r"[{%$&<@]|://|www\.")  # a text without any of these has no match, which is found out ten times faster
-_TAG = re.compile(r"<(/?)([\w:.-]+)[^>]*?(/?)>", re.DOTALL)
-
+_TAG = re.compile(r"<(/?)([\w:.-]+)(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*?)?(/?)>")
 
 _PLACEHOLDERS = re.compile(PATTERNS)
 
