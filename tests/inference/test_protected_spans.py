@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from qkv.data.corpora import Tokenizers
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.inference.translator import Translator
 from qkv.recipes import parse_recipe
-from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans, keep_spans_apart
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 SIGNS = [".", ",", "!", "(", ")"]
@@ -92,6 +93,10 @@ def spans_of(text: str) -> dict[str, int]:
     return {span: text.count(span) for span in found if span in text}
 
 
+def found_in(text: str) -> Counter[str]:
+    return Counter(text[span.start : span.end] for span in find_spans(text, compile_patterns()))
+
+
 @pytest.mark.parametrize("protect", [True, False])
 def test_a_model_that_copies_gives_back_the_text(tokenizer: Tokenizer, protect: bool) -> None:
     rng = random.Random(3)
@@ -120,6 +125,7 @@ def test_every_span_survives_once_and_nested_whatever_the_model_does(tokenizer: 
         for text, output in zip(texts, outputs, strict=True):
             assert {span: output.count(span) for span in spans_of(text)} == spans_of(text), (text, output)
             assert nested(output), (text, output)
+            assert found_in(output) == found_in(text), (text, output)
 
 
 def test_long_texts_are_cut_outside_spans_and_stay_well_formed(tokenizer: Tokenizer) -> None:
@@ -205,6 +211,40 @@ def test_given_spans_and_expressions_are_protected_too(pieces: Tokenizer) -> Non
     assert output.replace(" ", "") in ("____OK", "OK____")
     assert translator(pieces, FakeEngine(list)).translate([text]) == [str(text)]
     assert lossy.translate(["see {x}"], protect=None) == [""]
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "wanted"),
+    [
+        ("bob@x.org or https://x.org", "bob@x.orghttps://x.org", "bob@x.org https://x.org"),
+        ("see bob@x.org now", "xbob@x.orgy", "x bob@x.org y"),
+        ("$VAR and %s, {x}", "$VARund5%s{x}", "$VAR und5 %s{x}"),
+        ("see #12, #3", "#12#3", "#12#3"),
+        ("see #12 of 3", "#123", "#12 3"),
+        ("www.a.org is {x}", "见www.a.org。{x}y", "见www.a.org。{x}y"),  # nothing to mend
+    ],
+)
+def test_spans_that_would_read_differently_get_a_space(source: str, output: str, wanted: str) -> None:
+    patterns = compile_patterns((r"#\d+",))
+    spans = [source[span.start : span.end] for span in find_spans(source, patterns)]
+    assert keep_spans_apart(output, source, spans, patterns) == wanted
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "wanted"),
+    [
+        ("the %s house", "% the % %s house %", "the %s house"),
+        ("you see {name} and %s", "5 % you see {name} and %s, {name} %", "5 % you see {name} and %s,"),
+        ("you see {x}", "you see {x} % 5%, %5", "you see {x} % 5%, %5"),
+        ("a {x} house", "a {x} house %d https://a.org/b?c=1 \ufffdred", "a {x} house red"),
+        ("42% of %s", "42 % %s %", "42 % %s %"),
+    ],
+)
+def test_signs_and_spans_that_the_source_does_not_have_are_dropped(source: str, output: str, wanted: str) -> None:
+    letters = train_tokenizer(TokenizerConfig(kind="characters", vocab=400), [source, output, "\ufffd"] * 2)
+    made = translator(letters, FakeEngine(lambda ids: letters.encode(output)), protect=False)
+    assert made.translate([source]) == [wanted]
+    assert made.translate(["\ufffd house"]) == [output] and made.translate(["the house"]) == [output.replace("\ufffd", "")]
 
 
 @pytest.mark.parametrize("protect", [["("], ["a", "*"], "abc", 3])

@@ -18,6 +18,7 @@ from torch import Tensor
 from qkv.inference.segmenter import SourcePart
 from qkv.text.annotated_terms import NO_PLACE
 from qkv.text.marked_text import Atom, Mark, MarkedText, put_back
+from qkv.text.protected_text import PATTERNS, compile_patterns, keep_spans_apart
 from qkv.text.sentinels import decode_pieces
 from qkv.text.tokenizer import Tokenizer
 
@@ -25,8 +26,8 @@ Attention = Callable[[list[int], list[int]], Tensor | None]  # of source and tar
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _SIGNS = r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 _WORDS = re.compile(rf"[{_UNSPACED}{_SIGNS}]|[^\s{_UNSPACED}{_SIGNS}]+")
-NOTHING = re.compile("(?!)")
-MARKUP_SIGNS = "<>{}"  # a translation has none of these outside its spans if its source has none
+BROKEN = "\ufffd"  # stands for bytes that are no character
+MARKUP_SIGNS = f"<>{{}}%{BROKEN}"  # a translation has none of these outside its spans if its source has none
 
 
 class _Stretch(NamedTuple):
@@ -39,8 +40,18 @@ class _Stretch(NamedTuple):
 
 def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
     """Return the translation of a part with protected spans: every atom once, every mark in its place."""
-    source = part.marked
-    assert source is not None
+    marked = part.marked
+    assert marked is not None
+    text = _put_in(part, marked, ids, tokenizer, attention)
+    spans = [atom.text for atom in marked.atoms] + [
+        tag.strip() for mark in marked.marks for tag in (mark.open, mark.close) if tag
+    ]
+    source = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
+    return keep_spans_apart(text, source, spans, compile_patterns(part.protect))
+
+
+def _put_in(part: SourcePart, source: MarkedText, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
+    """Return the text of an output with the atoms that it lacks, and the marks."""
     stretches = _clean(_without_repeats(_read(part, ids, tokenizer), source), source)
     text = "".join(stretch.text for stretch in stretches)
     atoms, starts, position = [], [], 0
@@ -132,31 +143,42 @@ def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Str
 
 
 def _clean(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
-    """Drop signs of markup that the source has in spans only, and leave one space where anything was dropped.
+    """Drop spans that the source does not have and signs that it has in spans only; leave one space where anything was dropped.
 
     Without the space, what stands on both sides could make another span.
     """
     known = "".join(source.around_atoms())
     foreign = "".join(sign for sign in MARKUP_SIGNS if sign not in known)
-    pattern = re.compile(("<[^<>]*>|" if "<" in foreign else "") + f"[{foreign}]") if foreign else NOTHING
+    pattern = re.compile(PATTERNS + ("|<[^<>]*>" if "<" in foreign else "") + (f"|[{foreign}]" if foreign else ""))
     cleaned: list[_Stretch] = []
+    before = ""
     for stretch in stretches:
         start = 0
         for match in pattern.finditer(stretch.text) if stretch.atom is None else ():
-            cleaned.append(_Stretch(stretch.start + start, stretch.text[start : match.start()]))
-            start = match.end()
+            if match[0] not in known and not _is_percentage(match, before):
+                cleaned.append(_Stretch(stretch.start + start, stretch.text[start : match.start()]))
+                start = match.end()
         cleaned.append(stretch if not start else _Stretch(stretch.start + start, stretch.text[start:]))
+        before = stretch.text if stretch.atom is None else "0"  # a placeholder may stand for a number
     made: list[_Stretch] = []
     for stretch in cleaned:
         end = made[-1].start + len(made[-1].text) if made else 0
         spaces = [text.isspace() for text in (made[-1].text[-1:] if made else " ", stretch.text[:1])]
-        if made and stretch.start > end and all(spaces):
+        if stretch.start > end and all(spaces):
             stretch = stretch._replace(start=stretch.start + 1, text=stretch.text[1:])
         elif made and stretch.start > end and stretch.text and not any(spaces):
             made.append(_Stretch(end, " "))
         if stretch.text:
             made.append(stretch)
+    if made and made[-1].atom is None:
+        made[-1] = made[-1]._replace(text=made[-1].text.rstrip())
     return made
+
+
+def _is_percentage(match: re.Match[str], before: str) -> bool:
+    """Return whether a sign is that of a percentage, as in 5 % or %5; `before` is what stands before the text of the match."""
+    around = f"{before}{match.string[: match.start()]}", match.string[match.start() + 1 :]
+    return re.fullmatch(r"%\d?", match[0]) is not None and bool(re.search(r"\d\s?$", around[0]) or re.match(r"\d", around[1]))
 
 
 def _as_point(source: MarkedText, atom: Atom) -> Mark:
@@ -206,12 +228,12 @@ def _link(
 
     Atoms, and words that occur once on both sides, belong together whatever the attention says.
     """
-    long, short = len(source_words), len(words)
+    source_count, target_count = len(source_words), len(words)
     if table is not None:
         to_source, to_target = table.argmax(1).tolist(), table.argmax(0).tolist()
     else:
-        to_source = [(2 * number + 1) * long // (2 * short) for number in range(short)]
-        to_target = [(2 * number + 1) * short // (2 * long) for number in range(long)]
+        to_source = [(2 * number + 1) * source_count // (2 * target_count) for number in range(target_count)]
+        to_target = [(2 * number + 1) * target_count // (2 * source_count) for number in range(source_count)]
     first, second = ([t[start:end].casefold() for start, end in w] for t, w in ((source.text, source_words), (text, words)))
     same = [(first.index(w), second.index(w)) for w in dict.fromkeys(first) if first.count(w) == second.count(w) == 1]
     for index, span in atoms.items():

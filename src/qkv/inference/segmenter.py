@@ -78,6 +78,7 @@ class SourcePart:
     starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos, the task prefix and annotations
     sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
     terms: tuple[TermMatch, ...] = ()  # terms of a glossary in its text
+    protect: tuple[str, ...] = ()  # regular expressions of spans, beside our own
     fallback: "SourcePart | None" = None  # without the spans that are spelled out, for a translation that loses one of them
 
 
@@ -143,7 +144,7 @@ class Segmenter:
         for part, space in zip(parts, [*between, ""], strict=True):
             taken = [(atom.start, atom.end) for atom in part.marked.atoms]
             terms = tuple(options.glossary.find(part.marked.text, taken)) if options.glossary is not None else ()
-            one = self._encode(part, task, space, terms if options.soft else ())
+            one = self._encode(part, task, space, terms if options.soft else (), options.protect or ())
             if terms and one.ids:
                 phrases = () if options.soft else self._term_phrases(terms, part.marked.text)
                 fallback = one.fallback and replace(one.fallback, phrases=phrases, terms=terms)
@@ -203,7 +204,9 @@ class Segmenter:
             found += [end]
         return found
 
-    def _encode(self, part: MarkedPart, task: str, space: str, terms: Sequence[TermMatch] = ()) -> SourcePart:
+    def _encode(
+        self, part: MarkedPart, task: str, space: str, terms: Sequence[TermMatch], protect: tuple[str, ...]
+    ) -> SourcePart:
         """Return a part of a text as the model reads it; `space` stands between its translation and the next one.
 
         The translations of `terms` follow them.
@@ -224,7 +227,7 @@ class Segmenter:
         if plain:
             return SourcePart(ids, before=before, after=after)
         phrases = tuple(Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked])
-        made = SourcePart(ids, (), phrases, before, after, marked, starts, masked)
+        made = SourcePart(ids, (), phrases, before, after, marked, starts, masked, protect=protect)
         if masked == len(marked.atoms):
             return made
         pieces, places = without_spelled_out(marked, masked)

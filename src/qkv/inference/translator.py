@@ -23,7 +23,7 @@ from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
-from qkv.inference.restoring import keeps_spans, restore
+from qkv.inference.restoring import BROKEN, keeps_spans, restore
 from qkv.inference.segmenter import Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
@@ -213,7 +213,12 @@ class Translator:
     def _to_text(self, part: SourcePart, ids: list[int]) -> str:
         """Return the text of a part's translation."""
         tokenizer = self.tokenizers.target
-        return tokenizer.decode(ids) if part.marked is None else restore(part, ids, tokenizer, self._attention_if_any)
+        if part.marked is not None:
+            return restore(part, ids, tokenizer, self._attention_if_any)
+        text = tokenizer.decode(ids)
+        if BROKEN not in text or BROKEN in self.tokenizers.source.decode(part.ids):
+            return text
+        return text.replace(BROKEN, "")
 
     def _attention_if_any(self, source: list[int], target: list[int]) -> Tensor | None:
         try:

@@ -1,8 +1,10 @@
 """Texts with spans that a translation must carry over unchanged: placeholders, tags, addresses, code."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from qkv.base.errors import ConfigError
@@ -112,3 +114,35 @@ def _pair_tags(spans: list[tuple[ProtectedSpan, str | None]]) -> list[ProtectedS
                 paired |= {index, stack[depth][0]}
                 del stack[depth:]
     return [span if index in paired else span._replace(kind="alone") for index, (span, _) in enumerate(spans)]
+
+
+def keep_spans_apart(text: str, source: str, spans: Iterable[str], patterns: Sequence[re.Pattern[str]]) -> str:
+    """Return a translation with spaces beside those of its spans that would otherwise not be found as in the source.
+
+    An address that touches another, or a letter, is found as a longer one.
+    """
+
+    def count(text: str) -> Counter[str]:
+        return Counter(text[span.start : span.end] for span in find_spans(text, patterns))
+
+    wanted = count(source)
+    if count(text) == wanted:
+        return text
+    names = re.compile("|".join(map(re.escape, sorted(set(spans), key=len, reverse=True))))
+    edges = sorted({edge for match in names.finditer(text) for edge in match.span() if 0 < edge < len(text)})
+    edges = [edge for edge in edges if not (text[edge - 1].isspace() or text[edge].isspace())]
+
+    def spaced(edges: list[int]) -> str:
+        return " ".join(text[start:end] for start, end in pairwise([0, *edges, len(text)]))
+
+    def wrong(text: str) -> int:
+        found = count(text)
+        return ((wanted - found) + (found - wanted)).total()
+
+    fewest = wrong(spaced(edges))
+    if fewest >= wrong(text):
+        return text
+    for edge in list(edges):  # only the spaces that are needed
+        fewer = [other for other in edges if other != edge]
+        edges = fewer if wrong(spaced(fewer)) == fewest else edges
+    return spaced(edges)
