@@ -12,7 +12,7 @@ spelled the same (names, numbers, terms), and <x id="2"/> before another such wo
 
 Each run translates both sets with protection off and on. The table has:
 
-    all once     share of texts in which each span occurs as often as in the source
+    all once     share of texts in which the same spans are found, each as often, as in the source
     malformed    texts in which a tag is broken, or tags are not nested
     in place     share of the spans that stand beside the right word: the word before or after it (or the edge of the text) is
                  that of the reference; a pair of tags must hold the reference's word, and nothing else
@@ -85,9 +85,7 @@ def in_place(output: str, reference: str, span: str) -> bool:
 
 def measure(outputs: list[str], pairs: list[Pair], language: str | None) -> list[str]:
     """Return the columns of a row of the table."""
-    once = sum(
-        all(output.count(span) == n for span, n in spans_of(s).items()) for output, (s, _) in zip(outputs, pairs, strict=True)
-    )
+    once = sum(spans_of(output) == spans_of(source) for output, (source, _) in zip(outputs, pairs, strict=True))
     checked = [output for output, (source, _) in zip(outputs, pairs, strict=True) if is_well_formed(source)]
     broken = sum(not is_well_formed(output) for output in checked)
     placed = [
