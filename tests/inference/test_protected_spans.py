@@ -162,6 +162,23 @@ def test_tags_go_with_the_words_that_move(pieces: Tokenizer, protect: bool) -> N
     assert backwards.translate(["<b>the</b> house <0>is red</0>"]) == ["<0>red is</0> house <b>the</b>"]
 
 
+def test_tags_without_words_that_attend_to_them_take_the_word_of_their_first(pieces: Tokenizer) -> None:
+    def attention(source: list[int], target: list[int]) -> Tensor:
+        table = torch.zeros(len(target) + 1, len(source))
+        table[:, 0] = 1.0  # all words attend most to the first one
+        table[1, 1] = 0.5
+        return table
+
+    shy = translator(pieces, FakeEngine(lambda ids: pieces.encode("you see it"), attention))
+    assert shy.translate(["the <b>house</b> is"]) == ["you <b>see</b> it"]
+    assert shy.translate(["the <b>.</b> is"]) == ["you <b>see</b> it"]
+
+
+def test_tags_around_a_whole_text_are_not_read(pieces: Tokenizer) -> None:
+    for text in ("<b>the house</b>", "<0><b> the house </b></0>"):
+        assert sentences(pieces, text) == ["the house"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

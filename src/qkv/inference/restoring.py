@@ -301,7 +301,10 @@ class _Placement:
                 best, first, last = total, begin, number + 1
             if total < 0:
                 total, begin = 0, number + 1
-        if first < 0:  # no word of its own: between the words of others
+        if first < 0:  # no word of its own: that of its first source word
+            first = next((self.to_target[i] for i in sorted(inside) if self._is_free(self.to_target[i], window)), -1)
+            last = first + 1
+        if first < 0:  # between the words of others
             at = max((end for _, _, end in window.taken), default=self._place_point(mark, window))
             word = sum(end <= at for _, end in self.words)
             return word, word, at, at
@@ -312,6 +315,11 @@ class _Placement:
         if self.source.text[: mark.end][-1:].isspace():
             end = self.words[last][0] if last < len(self.words) else len(self.text)
         return first, last, max(low, start), min(high, end)
+
+    def _is_free(self, number: int, window: _Window) -> bool:
+        """Return whether a target word, not a sign, may stand between new tags."""
+        taken = any(start <= number < end for start, end, _ in window.taken)
+        return window.words[0] <= number < window.words[1] and not taken and self.text[self.words[number][0]].isalnum()
 
     def _place_point(self, mark: Mark, window: _Window) -> int:
         """Return the character before which a point belongs: after the word that it touches, else before the next word."""
