@@ -68,17 +68,17 @@ def mark_text(text: str, spans: Sequence[ProtectedSpan], is_point: Callable[[str
     made, atoms, marks, opened = texts[0], [], [], []  # type: ignore[var-annotated]
     for index, span in enumerate(spans):
         raw, after = text[span.start : span.end], texts[index + 1]
-        point = span.kind == "alone" and is_point(raw)
-        if span.kind == "alone" and not point:
+        if _is_atom(text, span, is_point):
             atoms.append(Atom(len(made), len(made) + len(raw), raw))
             made += raw + after
             continue
         between = (not made or made[-1].isspace()) and _space_follows(texts, spans, index, text, is_point)
-        if point:
+        if span.kind == "alone":
             before = _last_space(made, atoms, marks)
             following = after[: len(after) - len(after.lstrip())]
             glued = made[-1:].isalnum() and after[:1].isalnum()
-            if between and following and after.strip():
+            next_is_atom = index + 1 < len(spans) and _is_atom(text, spans[index + 1], is_point)
+            if between and following and (after.strip() or next_is_atom):
                 after = after.lstrip()
             elif between:
                 made = made[: len(made) - len(before)]
@@ -100,6 +100,10 @@ def mark_text(text: str, spans: Sequence[ProtectedSpan], is_point: Callable[[str
             marks[pair] = replace(marks[pair], end=len(made), close=raw)
         made += after
     return MarkedText(made, tuple(atoms), tuple(marks))
+
+
+def _is_atom(text: str, span: ProtectedSpan, is_point: Callable[[str], bool]) -> bool:
+    return span.kind == "alone" and not is_point(text[span.start : span.end])
 
 
 def _merge_empty_pairs(text: str, spans: Sequence[ProtectedSpan]) -> list[ProtectedSpan]:
@@ -131,7 +135,7 @@ def _space_follows(
     for later in range(index + 1, len(texts)):
         if texts[later]:
             return texts[later][0].isspace()
-        if later < len(spans) and spans[later].kind == "alone" and not is_point(text[spans[later].start : spans[later].end]):
+        if later < len(spans) and _is_atom(text, spans[later], is_point):
             return False
     return True
 
