@@ -20,7 +20,8 @@ from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 SIGNS = [".", ",", "!", "(", ")"]
 WORDS = ["the", "house", "is", "red", "and", "you", "see", "a", "small", "garden", "Press", "OK", "42", "你", "好", "我", *SIGNS]
-ALONE = ["{name}", "{{ var }}", "%s", "%1$d", "%(n)s", "$VAR", "${x}", "&amp;", '<x id="1"/>', "https://a.org/b?c=1", "me@x.org"]
+ALONE = ["{name}", "{{ var }}", "%s", "%1$d", "%(n)s", "$VAR", "${x}", "&amp;", '<x id="1"/>', "https://a.org/b?c=1", "me@x.org",
+         "{n, number}", "#{y}", "$(V)", "<%= z > 1 %>", "http://b.org/c_(d)"]  # fmt: skip
 TAGS = [("<b>", "</b>"), ('<a href="x y">', "</a>"), ("<0>", "</0>")]
 MODEL = {"width": 8, "feedforward": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -209,6 +210,9 @@ def test_a_model_without_sentinels_reads_spans_and_where_it_loses_one_a_text_wit
     untaught = translator(pieces, FakeEngine(lose_placeholders), protect=False)
     assert untaught.translate(["the house %s, the red %s house <x/>"]) == ["the house %s, the red %s house <x/>"]
     assert read == ["the house %s, the red %s house", "the house, the red house"]
+    read.clear()
+    assert untaught.translate(["see https://a.org and https://a.org/b?c=1"]) == ["see https://a.org and https://a.org/b?c=1"]
+    assert len(read) == 1  # one of them begins the other, and both are there
     assert untaught.translate(["the house", "the house %s."]) == ["the house", "the house %s."]
 
 

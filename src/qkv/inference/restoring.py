@@ -18,7 +18,7 @@ from torch import Tensor
 from qkv.inference.segmenter import SourcePart
 from qkv.text.annotated_terms import NO_PLACE
 from qkv.text.marked_text import Atom, Mark, MarkedText, put_back
-from qkv.text.protected_text import PATTERNS, compile_patterns, keep_spans_apart
+from qkv.text.protected_text import PATTERNS, any_of, compile_patterns, keep_spans_apart
 from qkv.text.sentinels import decode_pieces
 from qkv.text.tokenizer import Tokenizer
 
@@ -94,8 +94,7 @@ def keeps_spans(part: SourcePart, ids: list[int], tokenizer: Tokenizer) -> bool:
     """Return whether an output has each span that the model read as text, as often as the source."""
     assert part.marked is not None
     wanted = Counter(atom.text for atom in part.marked.atoms[part.sentinels :])
-    text = tokenizer.decode(ids)
-    return all(text.count(span) == count for span, count in wanted.items())
+    return Counter(any_of(wanted).findall(tokenizer.decode(ids))) == wanted
 
 
 def _read(part: SourcePart, ids: Sequence[int], tokenizer: Tokenizer) -> list[_Stretch]:
@@ -125,10 +124,9 @@ def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Str
         elif stretch.atom in left:
             left.remove(stretch.atom)
             kept.append(stretch)
-    names = sorted({atom.text for atom in source.atoms}, key=len, reverse=True)
-    if not names:
+    if not source.atoms:
         return kept
-    pattern, found = re.compile("|".join(map(re.escape, names))), []
+    pattern, found = any_of(atom.text for atom in source.atoms), []
     for stretch in kept:
         end = 0
         for match in pattern.finditer(stretch.text) if stretch.atom is None else ():

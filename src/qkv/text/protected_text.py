@@ -116,6 +116,11 @@ def _pair_tags(spans: list[tuple[ProtectedSpan, str | None]]) -> list[ProtectedS
     return [span if index in paired else span._replace(kind="alone") for index, (span, _) in enumerate(spans)]
 
 
+def any_of(spans: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern that finds these spans, the longest first: one address may begin another."""
+    return re.compile("|".join(map(re.escape, sorted(set(spans), key=len, reverse=True))))
+
+
 def keep_spans_apart(text: str, source: str, spans: Iterable[str], patterns: Sequence[re.Pattern[str]]) -> str:
     """Return a translation with spaces beside those of its spans that would otherwise not be found as in the source.
 
@@ -128,8 +133,7 @@ def keep_spans_apart(text: str, source: str, spans: Iterable[str], patterns: Seq
     wanted = count(source)
     if count(text) == wanted:
         return text
-    names = re.compile("|".join(map(re.escape, sorted(set(spans), key=len, reverse=True))))
-    edges = sorted({edge for match in names.finditer(text) for edge in match.span() if 0 < edge < len(text)})
+    edges = sorted({edge for match in any_of(spans).finditer(text) for edge in match.span() if 0 < edge < len(text)})
     edges = [edge for edge in edges if not (text[edge - 1].isspace() or text[edge].isspace())]
 
     def spaced(edges: list[int]) -> str:
