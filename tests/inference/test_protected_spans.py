@@ -265,6 +265,8 @@ def test_signs_and_spans_that_the_source_does_not_have_are_dropped(source: str, 
     letters = train_tokenizer(TokenizerConfig(kind="characters", vocab=400), [source, output, "\ufffd"] * 2)
     made = translator(letters, FakeEngine(lambda ids: letters.encode(output)), protect=False)
     assert made.translate([source]) == [wanted]
+    if "%d" in output:
+        assert "%d" in made.translate([source], glossary={"house": "house %d"})[0]
     assert made.translate(["\ufffd house"]) == [output] and made.translate(["the house"]) == [output.replace("\ufffd", "")]
 
 

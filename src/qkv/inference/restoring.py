@@ -52,7 +52,8 @@ def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: A
 
 def _put_in(part: SourcePart, source: MarkedText, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
     """Return the text of an output with the atoms that it lacks, and the marks."""
-    stretches = _clean(_without_repeats(_read(part, ids, tokenizer), source), source)
+    known = "\n".join([*source.around_atoms(), *(target for match in part.terms for target in match.targets)])
+    stretches = _clean(_without_repeats(_read(part, ids, tokenizer), source), known)
     text = "".join(stretch.text for stretch in stretches)
     atoms, starts, position = [], [], 0
     for stretch in stretches:
@@ -140,12 +141,11 @@ def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Str
     return [stretch for stretch in found if stretch.text]
 
 
-def _clean(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
-    """Drop spans that the source does not have and signs that it has in spans only; leave one space where anything was dropped.
+def _clean(stretches: list[_Stretch], known: str) -> list[_Stretch]:
+    """Drop the spans and signs of markup that are not in a known text; leave one space where anything was dropped.
 
     Without the space, what stands on both sides could make another span.
     """
-    known = "".join(source.around_atoms())
     foreign = "".join(sign for sign in MARKUP_SIGNS if sign not in known)
     pattern = re.compile(PATTERNS + ("|<[^<>]*>" if "<" in foreign else "") + (f"|[{foreign}]" if foreign else ""))
     cleaned: list[_Stretch] = []
