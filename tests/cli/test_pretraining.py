@@ -233,7 +233,7 @@ def test_minutes_alone(commands: Commands, text: Path, tmp_path: Path) -> None:
     # A loaded machine makes fewer than ten updates: then the warning gives their number.
     assert "steps on this machine: about" in done.err or "updates on this machine" in done.err, done.err
     last = metrics_without_times(tmp_path / "run")[-1]
-    assert last["step"] >= 3 and "dev_loss" in last  # planned to the end, which is validated
+    assert last["step"] >= 1 and "dev_loss" in last  # planned to the end, which is validated
 
 
 # Starting from another run

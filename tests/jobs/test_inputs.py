@@ -13,10 +13,10 @@ from encoder_recipes import SHAPE, TOKENIZER, TRAINING, finetuning_values, pretr
 from encoder_runs import write_run
 from qkv.base.errors import QkvError
 from qkv.folder.run import WEIGHTS
-from qkv.jobs import finetuning, pretraining, translation
+from qkv.jobs import finetuning, prepared_pairs, pretraining
 from workbench import recipe_values, write_corpus
 
-WORK = {translation: ["check_corpus", "train_tokenizer"], pretraining: ["tokenise_documents", "train_tokenizer", "cached_digest"],
+WORK = {prepared_pairs: ["check_corpus", "train_tokenizer"], pretraining: ["tokenise_documents", "train_tokenizer", "cached_digest"],
         finetuning: ["read_examples", "train_tokenizer"]}  # fmt: skip
 
 
