@@ -16,8 +16,11 @@ from qkv.folder.run import WEIGHTS
 from qkv.jobs import finetuning, prepared_pairs, pretraining
 from workbench import recipe_values, write_corpus
 
-WORK = {prepared_pairs: ["check_corpus", "train_tokenizer"], pretraining: ["tokenise_documents", "train_tokenizer", "cached_digest"],
-        finetuning: ["read_examples", "train_tokenizer"]}  # fmt: skip
+WORK = {
+    prepared_pairs: ["check_corpus", "train_tokenizer"],
+    pretraining: ["tokenise_documents", "train_tokenizer", "cached_digest"],
+    finetuning: ["read_examples", "train_tokenizer"],
+}
 
 
 def recipes(folder: Path) -> dict[str, dict[str, Any]]:
