@@ -233,7 +233,7 @@ def test_what_does_not_go_together(texts: Path, tmp_path: Path) -> None:
         "the tokenizer is taken from start; leave tokenizer out",
         lambda: pairs_recipe(texts, start="runs/a", tokenizer=shared),
     )
-    refused(ConfigError, "give tokenizer: shared", lambda: pairs_recipe(texts, model=MODEL))
+    refused(ConfigError, "for a new translator, tokenizer: shared", lambda: pairs_recipe(texts, model=MODEL))
     refused(ConfigError, "model.kind 'bert' is not one of t5", lambda: spans_recipe(texts, "model.kind=bert"))
     train(pairs_recipe(texts, model=MODEL, tokenizer=shared), tmp_path / "t5")
     wider = pairs_recipe(texts, start=str(tmp_path / "t5"), model={"kind": "t5", "width": 64})
