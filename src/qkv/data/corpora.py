@@ -131,7 +131,7 @@ def tokenise_corpus(
 ) -> tuple[TokenPairs, int]:
     """Return a corpus as token ids, mapped into memory, and the number of pairs that were too long.
 
-    `protect` puts sentinels in place of placeholders and the like; `annotator` puts translations after terms of sources.
+    `protect` puts sentinels in place of placeholders; `annotator` puts translations after terms of sources.
     """
     content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
     content += [name for name, there in source_format._asdict().items() if there]

@@ -28,7 +28,7 @@ class TermAnnotator:
 
     @property
     def key(self) -> list[Any]:
-        """What its choices depend on."""
+        """The glossary, share and seed that decide its choices, for cache keys."""
         return [sorted(map(str, self.glossary.terms)), self.share, self.seed]
 
     def choose(self, source: str, target: str) -> list[TermMatch]:

@@ -33,7 +33,7 @@ PreTokens = dict[str, int]  # how often each occurs
 
 
 class NewPieces(NamedTuple):
-    """What a tokenizer learned: pieces with the scores of a unigram model, and the merges of BPE that make them."""
+    """New pieces for a tokenizer: pieces with the scores of a unigram model, and the merges of BPE that make them."""
 
     scores: dict[str, float]
     merges: list[tuple[str, str]]
