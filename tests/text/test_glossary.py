@@ -81,6 +81,12 @@ def test_the_longest_term_wins_at_word_boundaries_alone() -> None:
     assert [text for text, _ in found(glossary, "car park feeling, car park fee")] == ["car park", "car park fee"]
 
 
+def test_a_text_may_end_with_a_term_although_longer_ones_begin_alike() -> None:
+    glossary = Glossary({"car": "Auto", "carriage": "Wagen", "carpet*": "Teppich"})
+    assert found(glossary, "A car") == [("car", ("Auto",))]
+    assert found(glossary, "carriage") == [("carriage", ("Wagen",))]
+
+
 def test_scripts_without_spaces_have_terms_anywhere() -> None:
     assert [text for text, _ in found(Glossary({"设备": "device", "重启": "restart"}), "请重启设备吗")] == ["重启", "设备"]
 

@@ -150,6 +150,8 @@ class Glossary:
         """Return the longest term that begins at a character."""
         best: TermMatch | None = None
         for length in self._lengths.get(folded[start], ()):
+            if start + length > len(text):
+                continue
             for term in self._by_text.get(folded[start : start + length], ()):
                 end, limit = start + length, start + length + LONGEST_ENDING * term.inflected
                 while end < len(text) and continues[end] and end <= limit:
