@@ -2,16 +2,22 @@
 
     python benchmarks/pretrained_models.py all --text wiki.txt.xz --glue GLUE --tokenizer tokenizer.json --seconds 60 --out FOLDER
 
-writes FOLDER/table.md and FOLDER/curves.svg. `--variant`, repeatable, selects models. Models are pretrained one after the other,
-each alone on the device, and fine-tuned in `--jobs` parallel processes. Finished runs are skipped, and refused if their settings
-differ. `prepare` only tokenises all text, which needs no GPU. T5 needs a tokenizer with sentinels, and is fine-tuned on
-text-to-text tasks (glue_as_text.py). ELMo reads words instead of pieces, from copies of text and tasks with split punctuation
-(split_punctuation.py); it stays frozen in fine-tuning except for the weights of its layers' mix and the head.
+writes FOLDER/table.md and FOLDER/curves.svg. `--variant`, repeatable, selects models. The speed of each model is measured first,
+with nothing else on the device (FOLDER/updates-per-second.json); each then makes the updates that it makes alone in these
+seconds, so that `--parallel` models can be pretrained at a time without changing the comparison. They are fine-tuned in `--jobs`
+parallel processes. Finished runs are skipped, and refused if their settings differ. `prepare` only tokenises all text, which
+needs no GPU; `compile` computes a few gradients of each model, so that `measure` finds its kernels compiled. T5 needs a tokenizer
+with sentinels, and is fine-tuned on text-to-text tasks (glue_as_text.py). ELMo reads words instead of pieces, from copies of text
+and tasks with split punctuation (split_punctuation.py); it stays frozen in fine-tuning except for the weights of its layers' mix
+and the head.
 """
 
 import argparse
-import shutil
+import json
+import statistics
+import tempfile
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +36,7 @@ from comparison import (
 
 from qkv.folder.run import RESULT
 from qkv.recipes import parse_recipe
+from qkv.training.log import read_metrics
 
 # The shape of ELECTRA-small. No dropout: pretraining is so short that hardly any text is read twice.
 SMALL = {"width": 256, "feedforward": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
@@ -81,6 +88,8 @@ TASKS: dict[str, tuple[dict[str, Any], str, str, int]] = {
 ADAM = {"betas": [0.9, 0.999], "epsilon": 1e-6, "weight_decay": 0.01, "averaging": "none", "schedule": "linear"}
 TUNING = {"batch_tokens": 2048, "learning_rate": 3e-4, "warmup": 0.1, "log_every": 100, **ADAM}
 PARTS = ("train", "dev")
+SPEEDS = "updates-per-second.json"
+MEASURED_UPDATES = 400
 
 
 def folder_of(out: Path, variant: str) -> Path:
@@ -100,13 +109,12 @@ def split_texts_folder(options: argparse.Namespace) -> Path:
 # Pretraining
 
 
-def pretraining_recipe(options: argparse.Namespace, variant: str) -> Any:
+def pretraining_recipe(options: argparse.Namespace, variant: str, steps: int = 1, **others: Any) -> Any:
     """Return the recipe of a variant; only the model, its objective and what it needs to train well differ."""
     chosen, here = VARIANTS[variant], split_texts_folder(options)
     training = {
-        "minutes": options.seconds / 60, "batch_tokens": options.batch_tokens, "learning_rate": options.rate,
-        "warmup": options.warmup, "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM,
-        **chosen.training,
+        "steps": steps, "batch_tokens": options.batch_tokens, "learning_rate": options.rate, "warmup": options.warmup,
+        "validate_every": options.validate_every, "save_every": 10**9, "log_every": 50, **ADAM, **chosen.training, **others,
     }  # fmt: skip
     text, tokenizer = (here / "text.txt", here / "words.json") if reads_words(variant) else (options.text, options.tokenizer)
     values = {
@@ -116,19 +124,49 @@ def pretraining_recipe(options: argparse.Namespace, variant: str) -> Any:
     return parse_recipe(values, variant)
 
 
+def compile_kernels(options: argparse.Namespace, variant: str) -> None:
+    """Compute a few gradients of a variant, so that its kernels are compiled before time is measured."""
+    if variant != NEW:
+        with tempfile.TemporaryDirectory() as folder:
+            warm_up(pretraining_recipe(options, variant), Path(folder))
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Train each variant for some updates, alone, and write the updates per second of those that have not been measured."""
+    from qkv.jobs.train import train
+
+    speeds = read_speeds(options)
+    for variant in options.variant:
+        if variant == NEW or variant in speeds:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            recipe = pretraining_recipe(options, variant, MEASURED_UPDATES, validate_every=MEASURED_UPDATES, log_every=20)
+            train(recipe, Path(folder) / "run")
+            lines = [line for line in read_metrics(Path(folder) / "run") if "seconds" in line]
+        # The median: some reports come after kernels were compiled, a graph was recorded or the health of the run was probed.
+        laps = [(after["seconds"] - before["seconds"]) / 20 for before, after in pairwise(lines)]
+        speeds[variant] = 1 / statistics.median(laps)
+        write_settings(options.out / SPEEDS, speeds)
+    for variant in speeds:
+        print(f"{variant}: {speeds[variant]:.1f} updates/s", flush=True)
+
+
+def read_speeds(options: argparse.Namespace) -> dict[str, float]:
+    """Return the updates per second of the variants that have been measured."""
+    file = options.out / SPEEDS
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
 def pretrain(options: argparse.Namespace, variant: str) -> None:
     from qkv.jobs.train import train
 
     if variant == NEW:
         return
-    run, recipe = folder_of(options.out, variant), pretraining_recipe(options, variant)
+    updates = round(read_speeds(options)[variant] * options.seconds)
+    run, recipe = folder_of(options.out, variant), pretraining_recipe(options, variant, updates)
     refuse_other_runs([(run, recipe)])
-    if (run / RESULT).exists():
-        return
-    tokenise(options, variant)  # beforehand: the clock measures training only
-    warm_up(recipe, options.out / "warm" / run.name)
-    train(recipe, run)
-    shutil.rmtree(options.out / "warm" / run.name)
+    if not (run / RESULT).exists():
+        train(recipe, run)
 
 
 def tokenise(options: argparse.Namespace, variant: str) -> None:
@@ -232,8 +270,12 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def everything(options: argparse.Namespace) -> None:
-    """Pretrain one after the other, fine-tune in parallel, each in a process of its own; then report."""
-    run_parallel([subcommand(__file__, options, "pretrain", [variant]) for variant in options.variant], 1)
+    """Measure speeds, then pretrain and fine-tune, each in a process of its own; then report."""
+    prepare(options)
+    unknown = [variant for variant in options.variant if variant not in read_speeds(options)]
+    run_parallel([subcommand(__file__, options, "compile", [variant]) for variant in unknown], options.jobs)
+    run_parallel([subcommand(__file__, options, "measure", options.variant)], 1)
+    run_parallel([subcommand(__file__, options, "pretrain", [variant]) for variant in options.variant], options.parallel)
     pairs = [(variant, task) for variant in options.variant for task in options.task]
     run_parallel([subcommand(__file__, options, "finetune", [variant], task=[task]) for variant, task in pairs], options.jobs)
     report(options)
@@ -246,8 +288,8 @@ def report(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    whole = {"all": everything, "prepare": prepare, "report": report}
-    each = {"tokenise": tokenise, "pretrain": pretrain, "finetune": finetune}
+    whole = {"all": everything, "prepare": prepare, "measure": measure, "report": report}
+    each = {"tokenise": tokenise, "compile": compile_kernels, "pretrain": pretrain, "finetune": finetune}
     names = [*VARIANTS, NEW]
     parser.add_argument("action", choices=[*whole, *each])
     parser.add_argument("--variant", choices=names, action="append", metavar="NAME", help="; ".join(names))
@@ -259,7 +301,8 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=100_000, help="vocabulary of ELMo in pretraining")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=7)
+    parser.add_argument("--parallel", type=int, default=1, help="models that are pretrained at a time")
+    parser.add_argument("--jobs", type=int, default=7, help="models that are fine-tuned at a time")
     parser.add_argument("--batch-tokens", type=int, default=16384)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--warmup", type=float, default=0.1)
