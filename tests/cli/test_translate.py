@@ -50,6 +50,12 @@ def test_many_lines_of_any_length_keep_their_order(commands: Commands, run: Path
     assert all(bool(line) == bool(out) for line, out in zip(lines, found, strict=True))
 
 
+def test_lines_without_letters_stay_as_they_are(commands: Commands, run: Path) -> None:
+    lines = ["42", "---", "%d %%"]
+    assert translated(commands, run, lines) == lines
+    assert translated(commands, run, lines, "--no-protect") != lines
+
+
 def test_the_last_line_needs_no_end_and_windows_ends_are_ends(commands: Commands, run: Path) -> None:
     done = commands.run("translate", run, stdin=b"sun rain\r\nold bird")
     assert done.out.split("\n")[:-1] == translated(commands, run, ["sun rain", "old bird"])

@@ -106,6 +106,21 @@ def test_a_file_goes_into_an_existing_folder_by_its_name(folder: Path, tmp_path:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["b.html"]
 
 
+def test_texts_without_letters_stay_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "a.po"
+    messages = ["42", "---", "%d\\t%% ", "a 42 %s"]
+    file.write_text("\n\n".join(f'msgid "{message}"\nmsgstr ""' for message in messages))
+    asked: list[str] = []
+
+    def translate(texts: list[str]) -> list[str]:
+        asked.extend(texts)
+        return [text.replace("a", "b") for text in texts]
+
+    content = translate_plan(plan_files([file]), translate).content.decode()
+    assert asked == ["a 42 %s"]
+    assert [f'msgstr "{message}"' in content for message in (*messages[:3], "b 42 %s")] == [True] * 4
+
+
 def test_progress_counts_each_text_once(folder: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     translate_plan(plan_files([folder], tmp_path / "out"), upper, lambda done, total: seen.append((done, total)))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
-from qkv.data.corpora import Tokenizers
+from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.inference.translator import Translator
 from qkv.recipes import parse_recipe
@@ -325,4 +325,25 @@ def test_every_sentence_has_the_task_prefix_and_only_the_first_the_forced_one(pi
 @pytest.mark.parametrize(("share", "split"), [(0.02, "sentences"), (0.5, "never"), (None, "sentences")])
 def test_training_data_decide_whether_texts_are_cut(pieces: Tokenizer, share: float | None, split: str) -> None:
     made = translator(pieces, FakeEngine(list))
-    assert Translator(made.engine, made.tokenizers, made.recipe, several_sentences=share).segmenter.split == split
+    statistics = SourceStatistics(several_sentences=share)
+    assert Translator(made.engine, made.tokenizers, made.recipe, sources=statistics).segmenter.split == split
+
+
+def test_texts_without_letters_are_copied_and_not_read(pieces: Tokenizer) -> None:
+    engine = FakeEngine(lambda ids: pytest.fail("the model was asked"))
+    texts = ["42", "---", "%d %%", "1,000.5 (7)", "<b>42</b> & {x}", "…", "42. 43!"]
+    assert translator(pieces, engine).translate(texts) == texts
+    assert translator(pieces, engine, protect=False).translate(texts) == texts
+    read: list[str] = []
+    backwards = translator(pieces, FakeEngine(lambda ids: read.append(pieces.decode(ids)) or ids[::-1]))
+    assert backwards.translate(["see 42. 42! you"]) != ["see 42. 42! you"]
+    assert backwards.translate(["I am here. 42! You are there."])[0].split(" ").index("42!") and "42!" not in read
+
+
+def test_texts_without_letters_are_read_if_the_model_learned_them_or_the_user_wants_it(pieces: Tokenizer) -> None:
+    made = translator(pieces, FakeEngine(lambda ids: [*ids, *ids]))
+    assert made.translate(["42"]) == ["42"] and made.translate(["42"], protect=None) == ["42 42"]
+    assert made.translate(["42"], glossary={"42": "you"}) == ["42 42"]
+    for share, output in ((None, "42"), (0.02, "42"), (0.5, "42 42")):
+        sources = SourceStatistics(without_letters=share)
+        assert Translator(made.engine, made.tokenizers, made.recipe, sources=sources).translate(["42"]) == [output]

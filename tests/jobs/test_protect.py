@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import qkv
 from qkv.base.errors import ConfigError
-from qkv.data.corpora import Tokenizers, check_corpus, share_of_several_sentences, tokenise_corpus
+from qkv.data.corpora import Tokenizers, check_corpus, count_sources, tokenise_corpus
 from qkv.jobs.prepared_pairs import prepare
 from qkv.recipes import load_recipe
 from qkv.text.check import CheckConfig
@@ -49,7 +49,8 @@ def test_spans_are_sentinels_on_both_sides(values: dict[str, Any], tmp_path: Pat
     assert [[ids.count(first) for ids in side] for side in sides] == [[1, 0, 0, 0], [1, 0, 0, 0]]
     assert tokenizer.decode(sides[0][3]) == "sun red" and tokenizer.decode(sides[1][3]) == "ruber sol"
     assert tokenizer.decode(sides[0][2]) == "%s old"  # the other side has none
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["several_sentences"] == pytest.approx(1 / 40)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["several_sentences"], config["without_letters"]) == (pytest.approx(1 / 40), 0)
 
 
 def test_token_files_with_and_without_sentinels_are_different(values: dict[str, Any], tmp_path: Path) -> None:
@@ -59,7 +60,13 @@ def test_token_files_with_and_without_sentinels_are_different(values: dict[str, 
     texts = [pairs.source[36].tolist() for pairs in both]
     assert [tokenizer.sentinels[0] in ids for ids in texts] == [False, True]
     assert tokenizer.decode(texts[0]) == "sun {x} rain"
-    assert share_of_several_sentences([corpus]) == pytest.approx(1 / 40)
+    assert count_sources([corpus]) == (pytest.approx(1 / 40), 0)
+
+
+def test_sources_without_letters_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "numbers.tsv").write_text("4 2\tfour two\n%d %%\tper %d\none 7\tI VII\n%s one\t%s I\n")
+    corpus = check_corpus(ParallelCorpusConfig(pairs=str(tmp_path / "numbers.tsv")), CheckConfig(), None, set(), quiet=True)
+    assert count_sources([corpus]).without_letters == pytest.approx(2 / 4)
 
 
 def test_a_given_tokenizer_and_that_of_a_start_get_sentinels(

@@ -35,9 +35,14 @@ def test_translations_are_the_translators(running: Running, models: ModelRegistr
 
 
 def test_lines_stay_lines(running: Running, models: ModelRegistry) -> None:
-    lines = ["red bird", "", "old tree falls"]
+    lines = ["red bird", "", "old tree falls", "42"]
     told = running.said("/translate", q="\n".join(lines))
     assert told["translatedText"] == "\n".join(translator(models).translate(lines))
+
+
+def test_texts_without_letters_stay_as_they_are(running: Running) -> None:
+    texts = ["42", "---\n%d %%", "7"]
+    assert running.said("/translate", q=texts)["translatedText"] == texts
 
 
 def test_alternatives_with_scores(running: Running, models: ModelRegistry) -> None:

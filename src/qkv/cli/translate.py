@@ -65,7 +65,9 @@ def translate_command(
     protect: Annotated[
         list[str] | None, typer.Option(help="Regular expression of spans to carry over unchanged, beside placeholders and tags.")
     ] = None,
-    no_protect: Annotated[bool, typer.Option("--no-protect", help="Translate placeholders and tags like other text.")] = False,
+    no_protect: Annotated[
+        bool, typer.Option("--no-protect", help="Translate placeholders, tags and lines without letters like other text.")
+    ] = False,
     glossary: Annotated[
         Path | None, typer.Option(help="File of terms and their translations, separated by a tab, which translations keep to.")
     ] = None,

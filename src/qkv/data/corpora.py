@@ -15,7 +15,7 @@ from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
 from qkv.text.annotated_terms import TermAnnotator, annotate
 from qkv.text.check import CheckConfig, CheckReport, check_pairs
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
-from qkv.text.protected_text import PATTERNS
+from qkv.text.protected_text import PATTERNS, compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.sentences import split_sentences
 from qkv.text.sentinels import encode_pieces, mask_pair
 from qkv.text.tokenizer import Tokenizer
@@ -24,7 +24,7 @@ from qkv.text.treebank import TextWithHeads
 PAIRS, REPORT = "pairs.tsv", "report.json"
 TOO_LONG = "too long"  # the count of pairs with too many tokens
 CHUNK = 10_000  # pairs tokenised together
-SENTENCE_SAMPLE = 20_000  # sources of a corpus whose sentences are counted
+SOURCE_SAMPLE = 20_000  # sources of a corpus that SourceStatistics are counted on
 ANY_SPAN = "\ufffc"  # stands for a sentinel where terms are looked for: no letter, so that a word ends at it
 
 
@@ -37,6 +37,13 @@ class Tokenizers(NamedTuple):
     @property
     def shared(self) -> bool:
         return self.source is self.target
+
+
+class SourceStatistics(NamedTuple):
+    """Shares of training sources, by which a translator prepares texts; None where they are not known."""
+
+    several_sentences: float | None = None  # sources with more than one sentence
+    without_letters: float | None = None  # sources without a letter outside of placeholders
 
 
 @dataclass(frozen=True)
@@ -109,15 +116,16 @@ def _known_report(folder: Path) -> CheckReport | None:
         return None
 
 
-def share_of_several_sentences(corpora: Sequence[CheckedCorpus]) -> float:
-    """Return the share of sources that hold more than one sentence, in a sample of each corpus."""
-    read = several = 0
+def count_sources(corpora: Sequence[CheckedCorpus]) -> SourceStatistics:
+    """Return the statistics of sources, in a sample of each corpus."""
+    read = several = without = 0
     for corpus in corpora:
-        step = 1 + corpus.report.kept // SENTENCE_SAMPLE
+        step = 1 + corpus.report.kept // SOURCE_SAMPLE
         for source, _ in islice(corpus, 0, None, step):
             read += 1
             several += len(split_sentences(source)) > 1
-    return several / max(1, read)
+            without += not has_letters(outside_spans(source, find_spans(source, compile_patterns())))
+    return SourceStatistics(several / max(1, read), without / max(1, read))
 
 
 def tokenise_corpus(

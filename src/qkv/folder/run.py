@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from qkv.base.config import differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
-from qkv.data.corpora import Tokenizers
+from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.recipes import RECIPE, Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
@@ -228,6 +228,11 @@ def check_model(run: Path, recipe: Recipe) -> None:
     # Parsed, so that a key that is missing there takes its default.
     if saved is not None and parse(type(recipe.model), saved, str(run / CONFIG)) != recipe.model:
         raise CheckpointError(f"{run}: {RECIPE} describes another model than {CONFIG}; put the right one back")
+
+
+def read_source_statistics(run: Path) -> SourceStatistics:
+    """Return the statistics of a run's training sources; those that its training did not count are None."""
+    return SourceStatistics(*(config_value(run, key) for key in SourceStatistics._fields))
 
 
 def config_value(run: Path, key: str) -> Any:

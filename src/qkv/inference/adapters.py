@@ -7,7 +7,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
 from qkv.folder.adapters import BASE, check_base, weights_digest
 from qkv.folder.networks import read_adapter, read_translator_run
-from qkv.folder.run import config_value, is_run, read_recipe
+from qkv.folder.run import config_value, is_run, read_recipe, read_source_statistics
 from qkv.inference.engines import OwnEngine
 from qkv.inference.translator import Translator
 from qkv.recipes.abilities import require
@@ -30,9 +30,9 @@ def load_adapters(base: str | Path, adapters: Sequence[str | Path], device: str 
         check_base(folder, adapter.recipe, run)
         adapter.weights_file.warn_if_unfinished()
         own = engine.with_adapter(adapter.config.adapter, adapter.weights, str(adapter.weights_file.path))
-        sentences = config_value(folder, "several_sentences")
-        translators.append(Translator(own, found.tokenizers, adapter.recipe, folder, sentences))
-    return Translator(engine, found.tokenizers, found.recipe, run, config_value(run, "several_sentences")), translators
+        sources = read_source_statistics(folder)
+        translators.append(Translator(own, found.tokenizers, adapter.recipe, folder, sources))
+    return Translator(engine, found.tokenizers, found.recipe, run, read_source_statistics(run)), translators
 
 
 def find_bases(adapters: Sequence[Path], runs: Sequence[Path]) -> list[Path]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError, TrainingError
-from qkv.data.corpora import Tokenizers
+from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import Phrase
@@ -20,8 +20,8 @@ from qkv.text.tokenizer import Tokenizer
 
 def open_exported(
     folder: Path, device: str, engine: str | None, precision: str | None
-) -> tuple[Engine, Tokenizers, TranslationRecipe[Any, Any], float | None]:
-    """Return the engine, tokenizers, recipe and share of several sentences of an exported folder.
+) -> tuple[Engine, Tokenizers, TranslationRecipe[Any, Any], SourceStatistics]:
+    """Return the engine, tokenizers, recipe and statistics of training sources of an exported folder.
 
     Refuse an engine or precision that it was not made for.
     """
@@ -44,7 +44,8 @@ def open_exported(
         if device not in ("auto", "cpu"):
             raise ConfigError(f"the engine onnx runs on the CPU, not on {device}; leave --device out, or use another engine")
         opened = OnnxEngine(OnnxModel(folder, manifest.max_positions))
-    return opened, tokenizers, manifest.recipe, manifest.several_sentences
+    sources = SourceStatistics(manifest.several_sentences, manifest.without_letters)
+    return opened, tokenizers, manifest.recipe, sources
 
 
 class OnnxEngine(SearchEngine):

@@ -164,7 +164,7 @@ def translate_plan(
     texts: dict[TextKey, str] = {}  # each text once, in order
     ends = []  # for each file, how many texts are needed before it can be written
     for file in pending:
-        texts |= {_key(piece): piece for pieces in _pieces(file).values() for text in pieces for piece in text.pieces}
+        texts |= {_key(piece): piece for pieces in _pieces(file, patterns).values() for text in pieces for piece in text.pieces}
         ends.append(len(texts))
     keys, translations = list(texts), dict[TextKey, str]()
     for file, end in zip(pending, ends, strict=True):
@@ -183,10 +183,10 @@ def _key(text: str) -> TextKey:
     return text, getattr(text, "spans", ())
 
 
-def _pieces(file: PlannedFile) -> dict[int, list[TextPieces]]:
-    """Return the texts of the segments to translate, by the index of the segment."""
+def _pieces(file: PlannedFile, patterns: Sequence[re.Pattern[str]]) -> dict[int, list[TextPieces]]:
+    """Return the texts of the segments to translate, by the index of the segment; `patterns` are those of placeholders."""
     chosen = [(index, segment) for index, segment in enumerate(file.parsed.segments) if file.todo[index]]
-    return {index: [TextPieces(text) for text in segment.texts] for index, segment in chosen}
+    return {index: [TextPieces(text, patterns) for text in segment.texts] for index, segment in chosen}
 
 
 def _problem(source: str, pieces: Sequence[str], translation: str, patterns: Sequence[re.Pattern[str]]) -> str:
@@ -199,7 +199,7 @@ def _problem(source: str, pieces: Sequence[str], translation: str, patterns: Seq
 def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequence[re.Pattern[str]], report: FileReport) -> None:
     """Write a file with its translations, and count its segments."""
     filled: list[tuple[str, ...] | None] = [None] * len(file.parsed.segments)
-    for index, pieces in _pieces(file).items():
+    for index, pieces in _pieces(file, patterns).items():
         parts = [[translations[_key(piece)] for piece in text.pieces] for text in pieces]
         texts = tuple(text.join(part) for text, part in zip(pieces, parts, strict=True))
         segment = file.parsed.segments[index]

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from qkv.base.errors import ConfigError, DataError, QkvWarning
-from qkv.data.corpora import Tokenizers
+from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.data.trees import encode_with_heads
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import BEGIN, Phrase
@@ -16,7 +16,7 @@ from qkv.text.annotated_terms import NO_PLACE, annotate
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary, Term, TermMatch, as_glossary, missing_terms, with_capital
 from qkv.text.marked_text import MarkedPart, MarkedText, cut_marked, mark_text, put_back
-from qkv.text.protected_text import compile_patterns, find_spans
+from qkv.text.protected_text import compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.sentences import split_long, split_sentences
 from qkv.text.sentinels import Pieces, decode_with_names, encode_pieces, to_pieces, without_spelled_out
 from qkv.text.treebank import TextWithHeads
@@ -24,6 +24,8 @@ from qkv.text.treebank import TextWithHeads
 WITHOUT_SPACES = ("zh", "cmn", "yue", "ja", "th", "lo", "km", "my")  # languages written without spaces between words
 CHARS_PER_TOKEN = 20  # no text has more; a longer one is cut before it is tokenised
 SINGLE_SENTENCES = 0.1  # below this share of training sources with several sentences, a model learned to translate one
+FEW_WITHOUT_LETTERS = 0.1  # below this share of training sources without letters, a model did not learn to translate them
+UNKNOWN = SourceStatistics()  # of a model that was trained elsewhere
 QUOTES = "\"'„“”‚‘’«»‹›"
 JOINING_SIGNS = f"([{{/-{QUOTES}"  # a word may follow without a space; languages have different quotes
 
@@ -106,15 +108,18 @@ class TranslatedText:
 class Segmenter:
     """Cuts texts into parts that a translator reads one by one, and joins the translations of a text's parts."""
 
-    def __init__(self, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], several_sentences: float | None = None):
-        """`several_sentences` is the share of training sources with more than one sentence; None where it is not known."""
+    def __init__(self, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any], sources: SourceStatistics = UNKNOWN):
+        """`sources` are the statistics of the training sources."""
         self.tokenizers, self.recipe = tokenizers, recipe
         languages = recipe.data.languages
         code = languages[1].replace("_", "-").split("-")[0].lower() if languages else ""
         self.spaced = code not in WITHOUT_SPACES  # the target language
         # Most public translators learned from single sentences; tasks with prefixes often read whole paragraphs.
-        single = not recipe.data.prefixes if several_sentences is None else several_sentences < SINGLE_SENTENCES
+        several = sources.several_sentences
+        single = not recipe.data.prefixes if several is None else several < SINGLE_SENTENCES
         self.split: Literal["sentences", "never"] = "sentences" if single else "never"
+        # Some tasks, such as spelling out numbers, are about texts without letters.
+        self.copies_without_letters = (sources.without_letters or 0.0) < FEW_WITHOUT_LETTERS
         self.sentinels = min(len(t.sentinels) for t in tokenizers) if recipe.data.protect else 0
         self._warned = False  # of texts without a task prefix
 
@@ -122,19 +127,27 @@ class Segmenter:
         """Return the parts of a text; none if it is empty.
 
         A text is cut at sentence ends if the options or the run say so. One that is longer than any in training is also cut at
-        clauses or words, unless it has a tree.
+        clauses or words, unless it has a tree. A part without letters outside of protected spans is copied, not translated,
+        unless it holds a term of the glossary, the options protect nothing, or the model learned from such texts.
         """
+        copies = self.copies_without_letters and options.protect is not None
         if self.recipe.model.reads_trees:
             if not isinstance(text, TextWithHeads):
                 raise DataError(
                     "this model's positions follow dependency trees, and these texts have no heads; "
                     "give qkv.text.treebank.TextWithHeads(text, heads)"
                 )
+            if copies and not has_letters(text):
+                return [SourcePart([], before=str(text))]
             return [SourcePart(found) for found in [encode_with_heads(self.tokenizers.source, text)] if found]
         task = self._task_prefix(text)
         spans = [] if options.protect is None else find_spans(text, compile_patterns(options.protect))
         moved = [s._replace(start=s.start - len(task), end=s.end - len(task)) for s in spans if s.start >= len(task)]
-        marked = mark_text(text[len(task) :], moved, self._is_point)
+        rest = text[len(task) :]
+        if (copies or moved) and options.glossary is None and not has_letters(outside_spans(rest, moved)):
+            copied = mark_text(rest, [span._replace(kind="alone") for span in moved]).text  # tags stay in the text
+            return [SourcePart([], before=copied)] if copied else []
+        marked = mark_text(rest, moved, self._is_point)
         if not marked.text and not marked.marks:
             return []
         task = f"{normalise(task)} " if task else ""
@@ -144,7 +157,7 @@ class Segmenter:
         for part, space in zip(parts, [*between, ""], strict=True):
             taken = [(atom.start, atom.end) for atom in part.marked.atoms]
             terms = tuple(options.glossary.find(part.marked.text, taken)) if options.glossary is not None else ()
-            one = self._encode(part, task, space, terms if options.soft else (), options.protect or ())
+            one = self._encode(part, task, space, terms, options, copies)
             if terms and one.ids:
                 phrases = () if options.soft else self._term_phrases(terms, part.marked.text)
                 fallback = one.fallback and replace(one.fallback, phrases=phrases, terms=terms)
@@ -205,33 +218,33 @@ class Segmenter:
         return found
 
     def _encode(
-        self, part: MarkedPart, task: str, space: str, terms: Sequence[TermMatch], protect: tuple[str, ...]
+        self, part: MarkedPart, task: str, space: str, terms: Sequence[TermMatch], options: TextOptions, copies: bool
     ) -> SourcePart:
         """Return a part of a text as the model reads it; `space` stands between its translation and the next one.
 
-        The translations of `terms` follow them.
+        The translations of `terms` follow them if the glossary is soft. `copies` says whether a part without letters is copied.
         """
         marked, before, after = part.marked, part.before, part.after + space
-        outside = "".join(marked.around_atoms())
-        if (marked.atoms or marked.marks) and not any(letter.isalpha() for letter in outside):  # nothing to translate
+        has_spans = bool(marked.atoms or marked.marks)
+        if (copies or has_spans) and not terms and not has_letters("".join(marked.around_atoms())):
             copied = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
             return SourcePart([], before=before + copied, after=after)
-        plain = not marked.atoms and not marked.marks
-        if plain and not terms:
+        annotated = terms if options.soft else ()
+        if not has_spans and not annotated:
             ids = self.tokenizers.source.encode(task + marked.text)
             formatted = self.recipe.source_format.apply(ids, self.tokenizers.source) if ids else []
             return SourcePart(formatted, before=before, after=after)
         masked = min(self.sentinels, len(marked.atoms))
         pieces = to_pieces(marked, range(len(marked.atoms)), masked)
-        ids, starts = self._encode_pieces(pieces, marked, task, terms)
-        if plain:
+        ids, starts = self._encode_pieces(pieces, marked, task, annotated)
+        if not has_spans:
             return SourcePart(ids, before=before, after=after)
         phrases = tuple(Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked])
-        made = SourcePart(ids, (), phrases, before, after, marked, starts, masked, protect=protect)
+        made = SourcePart(ids, (), phrases, before, after, marked, starts, masked, protect=options.protect or ())
         if masked == len(marked.atoms):
             return made
         pieces, places = without_spelled_out(marked, masked)
-        ids, starts = self._encode_pieces(pieces, marked, task, terms, places)
+        ids, starts = self._encode_pieces(pieces, marked, task, annotated, places)
         return replace(made, fallback=replace(made, ids=ids, starts=starts))
 
     def _encode_pieces(

@@ -12,19 +12,19 @@ from torch import Tensor
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
-from qkv.data.corpora import Tokenizers
+from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import TokenStatistics
 from qkv.folder.networks import read_adapter, read_translator_run
-from qkv.folder.run import config_value, is_exported, read_recipe
+from qkv.folder.run import is_exported, read_recipe, read_source_statistics
 from qkv.inference.arguments import require_list, require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.exported import open_exported
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
 from qkv.inference.restoring import BROKEN, keeps_spans, restore
-from qkv.inference.segmenter import Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
+from qkv.inference.segmenter import UNKNOWN, Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
@@ -57,12 +57,12 @@ class Translator:
         tokenizers: Tokenizers,
         recipe: TranslationRecipe[Any, Any],
         folder: Path | None = None,
-        several_sentences: float | None = None,
+        sources: SourceStatistics = UNKNOWN,
     ):
-        """`several_sentences` is the share of training sources with more than one sentence; None where it is not known."""
+        """`sources` are the statistics of its training sources."""
         self.engine, self.tokenizers, self.recipe = engine, tokenizers, recipe
         self.folder = folder  # None while it is in training
-        self.segmenter = Segmenter(tokenizers, recipe, several_sentences)
+        self.segmenter = Segmenter(tokenizers, recipe, sources)
 
     def __repr__(self) -> str:
         languages = self.recipe.data.languages
@@ -363,11 +363,11 @@ def load_translator(
         run = read_translator_run(path, base)
         run.weights_file.warn_if_unfinished()
         own = OwnEngine(run.model().to(chosen), run.tokenizers.target)
-        return Translator(own, run.tokenizers, run.recipe, path, config_value(path, "several_sentences"))
+        return Translator(own, run.tokenizers, run.recipe, path, read_source_statistics(path))
     exported = path
     if not is_exported(path):
         from qkv.interop.export import export_to_cache
 
         exported = export_to_cache(path, str(engine), precision or "float32", base)
-    opened, tokenizers, recipe, several_sentences = open_exported(exported, device, engine, precision)
-    return Translator(opened, tokenizers, recipe, path, several_sentences)
+    opened, tokenizers, recipe, sources = open_exported(exported, device, engine, precision)
+    return Translator(opened, tokenizers, recipe, path, sources)

@@ -10,7 +10,7 @@ from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import TranslatorRun, read_translator_run
-from qkv.folder.run import MANIFEST, config_value, read_recipe, save_tokenizers
+from qkv.folder.run import MANIFEST, read_recipe, read_source_statistics, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
 from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_exported, with_weights_note
 from qkv.interop.huggingface import runs as huggingface
@@ -91,7 +91,7 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
             "unfinished": run.weights_file.step or None,
             "tokenizers": [t.fingerprint() for t in written],
             "recipe": recipe.model_dump(),
-            "several_sentences": config_value(run.folder, "several_sentences"),
+            **read_source_statistics(run.folder)._asdict(),
             "files": {file.name: digest(file) for file in sorted(aside.iterdir())},
             "layout": LAYOUT,
             "made_with": {name: version(name) for name in ("torch", *packages)},

@@ -35,7 +35,8 @@ class ExportManifest(Config):
     unfinished: str | None = None  # the step of these weights, if the run was still in training
     tokenizers: list[str]  # fingerprints
     recipe: TranslationRecipe[ExportedConfig, TranslationConfig]
-    several_sentences: float | None = None  # share of training sources with more than one sentence
+    several_sentences: float | None = None  # of SourceStatistics, as is the next one
+    without_letters: float | None = None
     files: dict[str, str]  # digests of the files beside this one, but for the README, to which people may add
     layout: int
     made_with: dict[str, str]  # versions of packages

@@ -13,10 +13,11 @@ from qkv.data.batches import max_length
 from qkv.data.cache import cache_key
 from qkv.data.corpora import (
     CheckedCorpus,
+    SourceStatistics,
     Tokenizers,
     check_corpus,
+    count_sources,
     encode_pairs,
-    share_of_several_sentences,
     tokenise_corpus,
 )
 from qkv.data.tokens import TokenPairs, token_texts
@@ -58,7 +59,7 @@ class PreparedPairs:
     dev_pairs: TokenPairs
     tokenizers: Tokenizers
     widths: tuple[int, int]  # of source and target rows
-    several_sentences: float  # share of training sources with more than one sentence
+    sources: SourceStatistics  # of the training pairs
     detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
 
     @property
@@ -89,15 +90,15 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
         tokenizers = _make_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    several = share_of_several_sentences(train)
+    sources = count_sources(train)
     base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
-    save_config(run, recipe, tokenizers, texts, languages=config.languages, several_sentences=several, **base)
+    save_config(run, recipe, tokenizers, texts, languages=config.languages, **sources._asdict(), **base)
     pairs = _tokenise(train, tokenizers, recipe, annotator, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     _say_untaught_placeholders(recipe, dev, progress)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
     widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, several, detected)
+    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, sources, detected)
 
 
 def _term_annotator(recipe: TranslationRecipe[Any, Any]) -> TermAnnotator | None:

@@ -20,7 +20,7 @@ from qkv.data.corpora import (
 )
 from qkv.data.tokens import TokenPairs
 from qkv.decoding.config import DecodingConfig
-from qkv.folder.run import RESULT, WEIGHTS, read_run
+from qkv.folder.run import RESULT, WEIGHTS, read_run, read_source_statistics
 from qkv.folder.start import start_translator
 from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
 from qkv.inference.engines import OwnEngine
@@ -111,7 +111,8 @@ def _initial_translator(recipe: Any, run: Path, data: PreparedPairs, progress: P
         return new_translator(recipe, data.tokenizers)
     old, device = read_run(Path(recipe.start))[1], choose_device(recipe.training.device)
     model = start_translator(recipe, lambda: new_translator(recipe, old), progress).to(device)
-    save_before(run, Translator(OwnEngine(model, old.target), old, recipe), data.held_out)
+    before = Translator(OwnEngine(model, old.target), old, recipe, sources=read_source_statistics(Path(recipe.start)))
+    save_before(run, before, data.held_out)
     if all(was.fingerprint() == now.fingerprint() for was, now in zip(old, data.tokenizers, strict=True)):
         return model
     source, target = (tokens_of_pieces(was, now) for was, now in zip(old, data.tokenizers, strict=True))
@@ -142,7 +143,7 @@ class TranslationValidator(Validator):
     def translator(self) -> Translator:
         """Return a translator with the model's present weights."""
         engine, data = OwnEngine(self.model, self.data.tokenizers.target), self.data
-        return Translator(engine, data.tokenizers, self.recipe, several_sentences=data.several_sentences)
+        return Translator(engine, data.tokenizers, self.recipe, sources=data.sources)
 
     def __call__(self, step: int) -> Validation:
         """Score the model at a step of training, and show the figures with a few samples."""

@@ -116,6 +116,17 @@ def _pair_tags(spans: list[tuple[ProtectedSpan, str | None]]) -> list[ProtectedS
     return [span if index in paired else span._replace(kind="alone") for index, (span, _) in enumerate(spans)]
 
 
+def outside_spans(text: str, spans: Sequence[ProtectedSpan]) -> str:
+    """Return the characters of a text that are in none of these spans, which are in order."""
+    bounds = [0, *(bound for span in spans for bound in (span.start, span.end)), len(text)]
+    return "".join(text[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True))
+
+
+def has_letters(text: str) -> bool:
+    """Return whether a text has a letter of any script; one without, such as 42 or ---, needs no translation."""
+    return any(char.isalpha() for char in text)
+
+
 def any_of(spans: Iterable[str]) -> re.Pattern[str]:
     """Return a pattern that finds these spans, the longest first: one address may begin another."""
     return re.compile("|".join(map(re.escape, sorted(set(spans), key=len, reverse=True))))

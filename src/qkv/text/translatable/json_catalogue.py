@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans
+from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
 from qkv.text.translatable.icu import QUOTED, has_choice, parse_icu, without_new_quotes
 
@@ -51,11 +51,9 @@ def _is_code(text: str) -> bool:
     """Return whether a value is an identifier, a path, a colour or an address: one word of ASCII that shows it, or no word."""
     if not text.isascii() or len(text.split()) != 1:
         return False
-    word = text
-    for span in reversed(find_spans(text, compile_patterns())):
-        word = word[: span.start] + word[span.end :]
+    word = outside_spans(text, find_spans(text, compile_patterns()))
     # Full stops and colons at the end are those of a text.
-    return not any(char.isalpha() for char in word) or _CODE.search(word.rstrip(".: \n")) is not None
+    return not has_letters(word) or _CODE.search(word.rstrip(".: \n")) is not None
 
 
 def _metadata_keys(catalogue: Any) -> set[str]:

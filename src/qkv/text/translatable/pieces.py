@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.protected_text import ProtectedSpan, ProtectedText, find_spans, has_letters, outside_spans
 
 _BREAK = re.compile(r"[ \t]*\r?\n\s*")
 _BULLET = re.compile(r"[-–—•]\s+")  # of a list, or of a speaker in a dialogue
@@ -15,21 +15,26 @@ _SENTENCE_END = tuple(".!?:;…。！？：；")
 class TextPieces:
     """A text cut at line breaks. `join` puts translations of `pieces` in their places, with breaks and white space kept.
 
-    A break inside a sentence of long lines does not cut: the translation is wrapped to the same width instead.
+    A break inside a sentence of long lines does not cut: the translation is wrapped to the same width instead. A line without
+    letters outside of markup, and of what the `patterns` of placeholders match, is no piece and stays as it is.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, patterns: Sequence[re.Pattern[str]] = ()):
         self.text = text
         spans = getattr(text, "spans", ())
         self._extents: list[tuple[int, int]] = []
+        self.pieces: list[str] = []
         start = 0
         for found in [*_BREAK.finditer(text), None]:
             end, following = found.span() if found else (len(text), len(text))
             if found and (any(span.start < end < span.end for span in spans) or self._is_soft(start, end, following)):
                 continue
-            self._add(start, end, spans)
+            extent = self._trimmed(start, end, spans)
+            piece = self._piece(*extent)
+            if has_letters(outside_spans(piece, find_spans(piece, patterns))):
+                self._extents.append(extent)
+                self.pieces.append(piece)
             start = following
-        self.pieces = [self._piece(start, end) for start, end in self._extents]
 
     def join(self, translations: Sequence[str]) -> str:
         """Return the text with a translation in place of each piece."""
@@ -44,16 +49,6 @@ class TextPieces:
         """Return whether a break stands inside a sentence."""
         line = self.text[start:end].rpartition("\n")[2]
         return len(line) >= LONG_LINE and not line.endswith(_SENTENCE_END) and self.text[following : following + 1].islower()
-
-    def _add(self, start: int, end: int, spans: Sequence[ProtectedSpan]) -> None:
-        """Add a piece, unless it has no letters outside of its protected spans."""
-        start, end = self._trimmed(start, end, spans)
-        inside = [span for span in spans if start <= span.start < end]
-        outside = self.text[start:end]
-        for span in reversed(inside):
-            outside = outside[: span.start - start] + outside[span.end - start :]
-        if any(char.isalpha() for char in outside):
-            self._extents.append((start, end))
 
     def _trimmed(self, start: int, end: int, spans: Sequence[ProtectedSpan]) -> tuple[int, int]:
         """Leave out white space, tags around the whole, and then the dash of a list or a dialogue."""
