@@ -54,6 +54,12 @@ def choose_phrases(references: list[str], translator: Translator, count: int) ->
     return chosen
 
 
+def count_met(ids: list[int], phrases: tuple[Phrase, ...]) -> int:
+    """Return how many of the phrases an output contains."""
+    found = [tuple(ids[start:end]) for end in range(1, len(ids) + 1) for start in range(end)]
+    return sum(phrases[: k + 1].count(one) <= sum(map(found.count, one.forms)) for k, one in enumerate(phrases))
+
+
 def measure(translator: Translator, sources: list[list[int]], beam: int, phrases: Phrases) -> Measured:
     """Search the best hypothesis of each source."""
     config, sizes, decoder = translator.decoding(beam=beam, n_best=1), [], translator.engine.decoder
@@ -103,7 +109,7 @@ def main(run: str, file: str, lines: str = "200", beam: str = "5") -> None:
         table.add_row(
             name,
             f"{total:,}",
-            f"{total - sum(len(one.missing) for one in times[0].best):,}",
+            f"{sum(count_met(*pair) for pair in zip((one.ids for one in times[0].best), each or (), strict=False)):,}",
             f"{sum(len(one.ids) for one in times[0].best):,}",
             f"{times[0].steps:,}",
             f"{times[0].rows:,}",

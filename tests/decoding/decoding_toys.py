@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.phrases import BEGIN, Phrase
 
 PAD, BOS, EOS = 0, 2, 3
 SPECIAL: dict[str, Any] = {"bos": BOS, "eos": EOS, "pad": PAD}
@@ -136,3 +137,9 @@ def slow_beam(model: HashModel, source: Tensor, config: DecodingConfig, max_leng
                 ended.append((float(torch.tensor(total) / penalty[length]), list(tokens[:-1])))
         live = [one for one in found if one[1][-1] != EOS][: config.beam]
     return sorted(ended, key=lambda one: -one[0])[: config.n_best]
+
+
+def occurrences(ids: list[int], one: Phrase) -> int:
+    """Return at how many positions one of the forms ends in an output."""
+    tokens = (BEGIN, *ids)
+    return sum(any(tokens[:end][-len(form) :] == form for form in one.forms) for end in range(1, len(tokens) + 1))

@@ -22,7 +22,6 @@ class Hypothesis:
     score: float  # ranks hypotheses: the log-probability with its penalties
     logprob: float  # log-probability of the tokens, and of the end if it was reached
     finished: bool  # False if the length limit came first, or constraints allowed no further token
-    missing: tuple[int, ...] = ()  # numbers of the input's phrases that it does not contain
 
 
 @dataclass

@@ -37,17 +37,6 @@ class Phrase:
         """The number of tokens of its shortest form that may stand anywhere."""
         return min(len(form) for form in self.forms if form[0] != BEGIN)
 
-    def occurrences(self, ids: Sequence[int]) -> int:
-        """Return at how many positions one of the forms ends in an output."""
-        tokens = (BEGIN, *ids)
-        ends = range(1, len(tokens) + 1)
-        return sum(any(tokens[max(0, end - len(form)) : end] == form for form in self.forms) for end in ends)
-
-
-def missing_phrases(ids: Sequence[int], phrases: Sequence[Phrase]) -> tuple[int, ...]:
-    """Return the numbers of the phrases that an output does not contain."""
-    return tuple(k for k, phrase in enumerate(phrases) if phrase.occurrences(ids) <= phrases[:k].count(phrase))
-
 
 class Automaton(NamedTuple):
     """Follows the phrases of one input through an output; node 0 is the root."""

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints, max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.phrases import Phrase, PhraseTables, missing_phrases
+from qkv.decoding.phrases import Phrase, PhraseTables
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.sampling import greedy, sample
 
@@ -49,7 +48,7 @@ def decode(
     generated and may end the output there; not in beam search, which takes tokens back.
 
     Outputs of a beam search contain their `phrases`; each adds its length to the limit. An output that cannot contain all
-    contains as many as were found, and says which are missing. Tokens of phrases are generated even where `allowed` or
+    contains as many as were found. Tokens of phrases are generated even where `allowed` or
     `no_repeat_ngram` forbid them, and even if they are among the ids that are `never` generated otherwise.
     """
     inputs = ids.size(0)
@@ -77,13 +76,7 @@ def decode(
     batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token)
     search = sample if config.sampling else beam_search if config.searches else greedy
     with decoding_precision(config.precision, ids.device):
-        found = search(model, batch).hypotheses()
-    if tables is None:
-        return found
-    return [
-        [replace(one, missing=missing_phrases(one.ids, each)) for one in hypotheses]
-        for hypotheses, each in zip(found, wanted, strict=True)
-    ]
+        return search(model, batch).hypotheses()
 
 
 def decoding_precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
