@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from qkv.text.marked_text import mark_text, put_back
+from qkv.text.coded_text import extract_codes, insert_codes
 from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans
 from qkv.text.sentinels import decode_pieces, encode_pieces, mask_pair
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -110,9 +110,9 @@ def test_pieces_keep_their_white_space(kind: str) -> None:
         assert len(starts) == len(ids) and starts == sorted(starts)
 
 
-def test_a_marked_text_with_its_marks_put_back_is_the_text() -> None:
+def test_a_text_with_its_inline_codes_inserted_again_is_the_text() -> None:
     text = "<b> a</b>b <x/> c<i> d <u>e </u> f</i><x/> g<x/>h <x/>"
-    for points in (True, False):
-        marked = mark_text(text, find_spans(text, compile_patterns()), lambda span, points=points: points and "x" in span)
-        assert put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks]) == text
-        assert "<" not in "".join(marked.around_atoms())
+    for out in (True, False):
+        coded = extract_codes(text, find_spans(text, compile_patterns()), lambda span, out=out: out and "x" in span)
+        assert insert_codes(coded.text, [(code.start, code.end, code) for code in coded.codes]) == text
+        assert "<" not in "".join(coded.around_placeholders())

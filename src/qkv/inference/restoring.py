@@ -1,8 +1,8 @@
-"""Translations with their protected spans: each atom exactly once, tags around the words that they belong to.
+"""Translations with their protected spans: each placeholder exactly once, tags around the words that they belong to.
 
-An engine that was given phrases has put the atoms in place; what it has lost or repeated is repaired here. Marks (tags, points)
-follow the alignment of words: cross-attention, or relative positions where an engine has none. The output is made from a tree of
-marks, so that tags are nested as in the source, whatever the alignment is.
+An engine that was given phrases has put the placeholders in place; what it has lost or repeated is repaired here. Inline codes
+that were taken out of the source (see `text/coded_text.py`) follow the alignment of words: cross-attention, or relative positions
+where an engine has none. The output is made from a tree of codes, so tags are nested as in the source whatever the alignment.
 """
 
 import re
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from qkv.inference.segmenter import SourcePart
 from qkv.text.annotated_terms import NO_PLACE
-from qkv.text.marked_text import Atom, Mark, MarkedText, put_back
+from qkv.text.coded_text import CodedText, InlineCode, Placeholder, insert_codes
 from qkv.text.protected_text import PATTERNS, any_of, compile_patterns, keep_spans_apart
 from qkv.text.sentinels import decode_pieces
 from qkv.text.tokenizer import Tokenizer
@@ -35,42 +35,43 @@ class _Stretch(NamedTuple):
 
     start: int  # in the output as it was decoded
     text: str
-    atom: int | None = None
+    placeholder: int | None = None
 
 
 def restore(part: SourcePart, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
-    """Return the translation of a part with protected spans: every atom once, every mark in its place."""
-    marked = part.marked
-    assert marked is not None
-    text = _put_in(part, marked, ids, tokenizer, attention)
-    spans = [atom.text for atom in marked.atoms] + [
-        tag.strip() for mark in marked.marks for tag in (mark.open, mark.close) if tag
+    """Return the translation of a part with protected spans: every placeholder once, every code in its position."""
+    coded = part.coded
+    assert coded is not None
+    text = _put_in(part, coded, ids, tokenizer, attention)
+    spans = [placeholder.text for placeholder in coded.placeholders] + [
+        tag.strip() for code in coded.codes for tag in (code.open, code.close) if tag
     ]
-    source = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
+    source = insert_codes(coded.text, [(code.start, code.end, code) for code in coded.codes])
     return keep_spans_apart(text, source, spans, compile_patterns(part.protect))
 
 
-def _put_in(part: SourcePart, source: MarkedText, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
-    """Return the text of an output with the atoms that it lacks, and the marks."""
-    known = "\n".join([*source.around_atoms(), *(target for match in part.terms for target in match.targets)])
+def _put_in(part: SourcePart, source: CodedText, ids: list[int], tokenizer: Tokenizer, attention: Attention) -> str:
+    """Return the text of an output with the placeholders that it lacks, and the codes."""
+    known = "\n".join([*source.around_placeholders(), *(target for match in part.terms for target in match.targets)])
     stretches = _clean(_without_repeats(_read(part, ids, tokenizer), source), known)
     text = "".join(stretch.text for stretch in stretches)
-    atoms, starts, position = [], [], 0
+    placeholders, starts, position = [], [], 0
     for stretch in stretches:
-        if stretch.atom is not None:
-            atoms.append((position, position + len(stretch.text), stretch.atom))
+        if stretch.placeholder is not None:
+            placeholders.append((position, position + len(stretch.text), stretch.placeholder))
         starts.append(position)
         position += len(stretch.text)
-    lost = [atom for index, atom in enumerate(source.atoms) if index not in {a[2] for a in atoms}]
-    missing = [_as_point(source, atom) for atom in lost]
-    marks = sorted([*source.marks, *missing], key=lambda mark: mark.start)  # keeps outer ones before inner ones
-    if not marks:
+    found = {number for _, _, number in placeholders}
+    lost = [one for number, one in enumerate(source.placeholders) if number not in found]
+    missing = [_as_code(source, one) for one in lost]
+    codes = sorted([*source.codes, *missing], key=lambda code: code.start)  # keeps outer ones before inner ones
+    if not codes:
         return text
     if text == source.text:
-        return put_back(text, [(mark.start, mark.end, mark) for mark in marks])
-    words = find_words(text, [Atom(start, end, "") for start, end, _ in atoms])
+        return insert_codes(text, [(code.start, code.end, code) for code in codes])
+    words = find_words(text, [Placeholder(start, end, "") for start, end, _ in placeholders])
     # A span that was lost has no word of its own: the words beside it say where it belongs.
-    source_words = [word for word in find_words(source.text, source.atoms) if word not in {atom[:2] for atom in lost}]
+    source_words = [word for word in find_words(source.text, source.placeholders) if word not in {one[:2] for one in lost}]
 
     def clean_position(raw: int) -> int:
         at = max(0, bisect_right([stretch.start for stretch in stretches], raw) - 1)
@@ -84,8 +85,8 @@ def _put_in(part: SourcePart, source: MarkedText, ids: list[int], tokenizer: Tok
             weights, [len(source_words) if s == NO_PLACE else _word_at(source_words, s) for s in part.starts], len(source_words),
             [_word_at(words, clean_position(start)) for start in raw], len(words),
         )  # fmt: skip
-    links = _link(table, source, source_words, text, words, {index: (start, end) for start, end, index in atoms})
-    return put_back(text, _Placement(source, source_words, text, words, *links).place(marks))
+    links = _link(table, source, source_words, text, words, {index: (start, end) for start, end, index in placeholders})
+    return insert_codes(text, _Placement(source, source_words, text, words, *links).place(codes))
 
 
 # The output as it was decoded
@@ -93,20 +94,20 @@ def _put_in(part: SourcePart, source: MarkedText, ids: list[int], tokenizer: Tok
 
 def keeps_spans(part: SourcePart, ids: list[int], tokenizer: Tokenizer) -> bool:
     """Return whether an output has each span that the model read as text, as often as the source."""
-    assert part.marked is not None
-    wanted = Counter(atom.text for atom in part.marked.atoms[part.sentinels :])
+    assert part.coded is not None
+    wanted = Counter(placeholder.text for placeholder in part.coded.placeholders[part.sentinels :])
     return Counter(any_of(wanted).findall(tokenizer.decode(ids))) == wanted
 
 
 def _read(part: SourcePart, ids: Sequence[int], tokenizer: Tokenizer) -> list[_Stretch]:
-    """Return the stretches of an output: its text, and its sentinels as the atoms that they stand for."""
-    assert part.marked is not None
+    """Return the stretches of an output: its text, and its sentinels as the placeholders that they stand for."""
+    assert part.coded is not None
     found, position = [], 0
     for piece in decode_pieces(tokenizer, ids):
         if isinstance(piece, str):
             stretch = _Stretch(position, piece)
         elif piece < part.sentinels:
-            stretch = _Stretch(position, part.marked.atoms[piece].text, piece)
+            stretch = _Stretch(position, part.coded.placeholders[piece].text, piece)
         else:
             position += 1  # a sentinel that the source does not have
             continue
@@ -115,29 +116,29 @@ def _read(part: SourcePart, ids: Sequence[int], tokenizer: Tokenizer) -> list[_S
     return found
 
 
-def _without_repeats(stretches: list[_Stretch], source: MarkedText) -> list[_Stretch]:
-    """Find the atoms that are spelled out, and drop all that occur more often than in the source."""
-    left = [index for index, _ in enumerate(source.atoms)]
+def _without_repeats(stretches: list[_Stretch], source: CodedText) -> list[_Stretch]:
+    """Find the placeholders that are spelled out, and drop all that occur more often than in the source."""
+    left = [index for index, _ in enumerate(source.placeholders)]
     kept = []
     for stretch in stretches:
-        if stretch.atom is None:
+        if stretch.placeholder is None:
             kept.append(stretch)
-        elif stretch.atom in left:
-            left.remove(stretch.atom)
+        elif stretch.placeholder in left:
+            left.remove(stretch.placeholder)
             kept.append(stretch)
-    if not source.atoms:
+    if not source.placeholders:
         return kept
-    pattern, found = any_of(atom.text for atom in source.atoms), []
+    pattern, found = any_of(placeholder.text for placeholder in source.placeholders), []
     for stretch in kept:
         end = 0
-        for match in pattern.finditer(stretch.text) if stretch.atom is None else ():
+        for match in pattern.finditer(stretch.text) if stretch.placeholder is None else ():
             found.append(_Stretch(stretch.start + end, stretch.text[end : match.start()]))
             end = match.end()
-            index = next((index for index in left if source.atoms[index].text == match[0]), None)
+            index = next((index for index in left if source.placeholders[index].text == match[0]), None)
             if index is not None:
                 left.remove(index)
                 found.append(_Stretch(stretch.start + match.start(), match[0], index))
-        found.append(_Stretch(stretch.start + end, stretch.text[end:], stretch.atom))
+        found.append(_Stretch(stretch.start + end, stretch.text[end:], stretch.placeholder))
     return [stretch for stretch in found if stretch.text]
 
 
@@ -152,12 +153,12 @@ def _clean(stretches: list[_Stretch], known: str) -> list[_Stretch]:
     before = ""
     for stretch in stretches:
         start = 0
-        for match in pattern.finditer(stretch.text) if stretch.atom is None else ():
+        for match in pattern.finditer(stretch.text) if stretch.placeholder is None else ():
             if match[0] not in known and not _is_percentage(match, before):
                 cleaned.append(_Stretch(stretch.start + start, stretch.text[start : match.start()]))
                 start = match.end()
         cleaned.append(stretch if not start else _Stretch(stretch.start + start, stretch.text[start:]))
-        before = stretch.text if stretch.atom is None else "0"  # a placeholder may stand for a number
+        before = stretch.text if stretch.placeholder is None else "0"  # a placeholder may stand for a number
     made: list[_Stretch] = []
     for stretch in cleaned:
         end = made[-1].start + len(made[-1].text) if made else 0
@@ -168,7 +169,7 @@ def _clean(stretches: list[_Stretch], known: str) -> list[_Stretch]:
             made.append(_Stretch(end, " "))
         if stretch.text:
             made.append(stretch)
-    if made and made[-1].atom is None:
+    if made and made[-1].placeholder is None:
         made[-1] = made[-1]._replace(text=made[-1].text.rstrip())
     return made
 
@@ -179,24 +180,24 @@ def _is_percentage(match: re.Match[str], before: str) -> bool:
     return re.fullmatch(r"%\d?", match[0]) is not None and bool(re.search(r"\d\s?$", around[0]) or re.match(r"\d", around[1]))
 
 
-def _as_point(source: MarkedText, atom: Atom) -> Mark:
-    """Return the mark of an atom that the output lacks."""
-    before, after = source.text[: atom.start], source.text[atom.end :]
+def _as_code(source: CodedText, lost: Placeholder) -> InlineCode:
+    """Return a placeholder that the output lacks as a standalone code, to be inserted by alignment."""
+    before, after = source.text[: lost.start], source.text[lost.end :]
     spaces = " " if before[-1:].isspace() else "", " " if after[:1].isspace() else ""
-    parents = [mark.depth + 1 for mark in source.marks if mark.start <= atom.start and atom.end <= mark.end and mark.close]
-    return Mark(atom.start, atom.end, atom.text, is_point=True, spaces=spaces, depth=max(parents, default=0))
+    parents = [code.depth + 1 for code in source.codes if code.start <= lost.start and lost.end <= code.end and code.close]
+    return InlineCode(lost.start, lost.end, lost.text, standalone=True, spaces=spaces, depth=max(parents, default=0))
 
 
 # Alignment of words
 
 
-def find_words(text: str, atoms: Sequence[Atom]) -> list[tuple[int, int]]:
-    """Return where words begin and end: atoms, signs and Chinese or Japanese characters are words by themselves."""
+def find_words(text: str, placeholders: Sequence[Placeholder]) -> list[tuple[int, int]]:
+    """Return where words begin and end: placeholders, signs and Chinese or Japanese characters are words by themselves."""
     words, position = [], 0
-    for atom in [*atoms, Atom(len(text), len(text), "")]:
-        words += [match.span() for match in _WORDS.finditer(text, position, atom.start)]
-        words += [(atom.start, atom.end)] if atom.end > atom.start else []
-        position = atom.end
+    for placeholder in [*placeholders, Placeholder(len(text), len(text), "")]:
+        words += [match.span() for match in _WORDS.finditer(text, position, placeholder.start)]
+        words += [(placeholder.start, placeholder.end)] if placeholder.end > placeholder.start else []
+        position = placeholder.end
     return words
 
 
@@ -216,15 +217,15 @@ def _word_table(weights: Tensor, source: list[int], source_words: int, target: l
 
 def _link(
     table: Tensor | None,
-    source: MarkedText,
+    source: CodedText,
     source_words: list[tuple[int, int]],
     text: str,
     words: list[tuple[int, int]],
-    atoms: dict[int, tuple[int, int]],
+    placeholders: dict[int, tuple[int, int]],
 ) -> tuple[list[int], list[int]]:
     """Return the source word of each target word, and the target word of each source word.
 
-    Atoms, and words that occur once on both sides, belong together whatever the attention says.
+    Placeholders, and words that occur once on both sides, belong together whatever the attention says.
     """
     source_count, target_count = len(source_words), len(words)
     if table is not None:
@@ -234,19 +235,19 @@ def _link(
         to_target = [(2 * number + 1) * target_count // (2 * source_count) for number in range(source_count)]
     first, second = ([t[start:end].casefold() for start, end in w] for t, w in ((source.text, source_words), (text, words)))
     same = [(first.index(w), second.index(w)) for w in dict.fromkeys(first) if first.count(w) == second.count(w) == 1]
-    for index, span in atoms.items():
-        same.append((source_words.index(source.atoms[index][:2]), words.index(span)))
+    for index, span in placeholders.items():
+        same.append((source_words.index(source.placeholders[index][:2]), words.index(span)))
     for there, here in same:
         to_source[here], to_target[there] = there, here
     return to_source, to_target
 
 
-# The places of marks
+# The positions of codes
 
 
 @dataclass
 class _Window:
-    """The part of a target in which marks are placed: inside their parent, and beside their siblings."""
+    """The part of a target in which codes are placed: inside their parent, and beside their siblings."""
 
     words: tuple[int, int]
     characters: tuple[int, int]
@@ -255,39 +256,39 @@ class _Window:
 
 @dataclass
 class _Placement:
-    """Finds where the marks of a source belong in its translation."""
+    """Finds where the codes of a source belong in its translation."""
 
-    source: MarkedText
+    source: CodedText
     source_words: list[tuple[int, int]]
     text: str
     words: list[tuple[int, int]]
     to_source: list[int]
     to_target: list[int]
 
-    def place(self, marks: Sequence[Mark]) -> list[tuple[int, int, Mark]]:
-        """Return the start and end of each mark in the target, in the order of marks: inside their parent, beside siblings."""
+    def place(self, codes: Sequence[InlineCode]) -> list[tuple[int, int, InlineCode]]:
+        """Return the start and end of each code in the target, in the order of codes: inside their parent, beside siblings."""
         open_windows = [(-1, _Window((0, len(self.words)), (0, len(self.text))))]
         placed = []
-        for mark in marks:
-            while open_windows[-1][0] >= mark.depth:
+        for code in codes:
+            while open_windows[-1][0] >= code.depth:
                 open_windows.pop()
             window = open_windows[-1][1]
-            if mark.is_point:
-                at = self._place_point(mark, window)
-                placed.append((at, at, replace(mark, start=at, end=at)))
+            if code.standalone:
+                at = self._place_standalone(code, window)
+                placed.append((at, at, replace(code, start=at, end=at)))
                 continue
-            first, last, start, end = self._place_pair(mark, window)
+            first, last, start, end = self._place_spanning(code, window)
             window.taken.append((first, last, end))
-            placed.append((start, end, mark))
-            open_windows.append((mark.depth, _Window((first, last), (start, end))))
+            placed.append((start, end, code))
+            open_windows.append((code.depth, _Window((first, last), (start, end))))
         return placed
 
-    def _place_pair(self, mark: Mark, window: _Window) -> tuple[int, int, int, int]:
+    def _place_spanning(self, code: InlineCode, window: _Window) -> tuple[int, int, int, int]:
         """Return the words (first, last excluded) and the characters that belong between two tags.
 
         These are the adjacent words with the most links into the tagged source words, less those with links elsewhere.
         """
-        inside = {i for i, (start, end) in enumerate(self.source_words) if start < mark.end and end > mark.start}
+        inside = {i for i, (start, end) in enumerate(self.source_words) if start < code.end and end > code.start}
         back = {self.to_target[i] for i in inside}
         best, first, last, total, begin = 0, -1, -1, 0, window.words[0]
         for number in range(*window.words):
@@ -303,14 +304,14 @@ class _Placement:
             first = next((self.to_target[i] for i in sorted(inside) if self._is_free(self.to_target[i], window)), -1)
             last = first + 1
         if first < 0:  # between the words of others
-            at = max((end for _, _, end in window.taken), default=self._place_point(mark, window))
+            at = max((end for _, _, end in window.taken), default=self._place_standalone(code, window))
             word = sum(end <= at for _, end in self.words)
             return word, word, at, at
         low, high = window.characters
         start, end = self.words[first][0], self.words[last - 1][1]
-        if self.source.text[mark.start : mark.start + 1].isspace():  # the space is between the tags
+        if self.source.text[code.start : code.start + 1].isspace():  # the space is between the tags
             start = self.words[first - 1][1] if first else 0
-        if self.source.text[: mark.end][-1:].isspace():
+        if self.source.text[: code.end][-1:].isspace():
             end = self.words[last][0] if last < len(self.words) else len(self.text)
         return first, last, max(low, start), min(high, end)
 
@@ -319,14 +320,14 @@ class _Placement:
         taken = any(start <= number < end for start, end, _ in window.taken)
         return window.words[0] <= number < window.words[1] and not taken and self.text[self.words[number][0]].isalnum()
 
-    def _place_point(self, mark: Mark, window: _Window) -> int:
-        """Return the character before which a point belongs: after the word that it touches, else before the next word."""
+    def _place_standalone(self, code: InlineCode, window: _Window) -> int:
+        """Return the offset of a standalone code: after the word that it touches, else before the next word."""
         low, high = window.characters
-        before = [i for i, (_, end) in enumerate(self.source_words) if end <= mark.start]
-        after = [i for i, (start, _) in enumerate(self.source_words) if start >= mark.end]
+        before = [i for i, (_, end) in enumerate(self.source_words) if end <= code.start]
+        after = [i for i, (start, _) in enumerate(self.source_words) if start >= code.end]
         if not before or not self.words:
             return low
-        touches = self.source_words[before[-1]][1] == mark.start
+        touches = self.source_words[before[-1]][1] == code.start
         if not after:
             at = high
         elif touches:

@@ -14,8 +14,8 @@ from qkv.decoding.phrases import BEGIN, Phrase
 from qkv.recipes import TranslationRecipe
 from qkv.text.annotated_terms import NO_PLACE, annotate
 from qkv.text.check import normalise
+from qkv.text.coded_text import CodedPart, CodedText, cut_coded, extract_codes, insert_codes
 from qkv.text.glossary import Glossary, Term, TermMatch, as_glossary, missing_terms, with_capital
-from qkv.text.marked_text import MarkedPart, MarkedText, cut_marked, mark_text, put_back
 from qkv.text.protected_text import compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.sentences import split_long, split_sentences
 from qkv.text.sentinels import Pieces, decode_with_names, encode_pieces, to_pieces, without_spelled_out
@@ -76,9 +76,9 @@ class SourcePart:
     span_phrases: tuple[Phrase, ...] = ()  # sentinels of protected spans, which are repaired where an engine cannot constrain
     before: str = ""  # what stands before its translation: tags, or a text that is copied
     after: str = ""  # what stands after it: tags, and white space up to the next part
-    marked: MarkedText | None = None  # the text with its protected spans, where it has some
-    starts: tuple[int, ...] = ()  # where each token begins in the marked text; NO_PLACE for bos, the task prefix and annotations
-    sentinels: int = 0  # the first atoms of the marked text that are sentinels; the others are spelled out
+    coded: CodedText | None = None  # the text with its protected spans, where it has some
+    starts: tuple[int, ...] = ()  # where each token begins in the coded text; NO_PLACE for bos, the task prefix and annotations
+    sentinels: int = 0  # the first placeholders of the coded text that are sentinels; the others are spelled out
     terms: tuple[TermMatch, ...] = ()  # terms of a glossary in its text
     protect: tuple[str, ...] = ()  # regular expressions of spans, beside our own
     fallback: "SourcePart | None" = None  # without the spans that are spelled out, for a translation that loses one of them
@@ -145,21 +145,21 @@ class Segmenter:
         moved = [s._replace(start=s.start - len(task), end=s.end - len(task)) for s in spans if s.start >= len(task)]
         rest = text[len(task) :]
         if (copies or moved) and options.glossary is None and not has_letters(outside_spans(rest, moved)):
-            copied = mark_text(rest, [span._replace(kind="alone") for span in moved]).text  # tags stay in the text
+            copied = extract_codes(rest, [span._replace(kind="alone") for span in moved]).text  # tags stay in the text
             return [SourcePart([], before=copied)] if copied else []
-        marked = mark_text(rest, moved, self._is_point)
-        if not marked.text and not marked.marks:
+        coded = extract_codes(rest, moved, self._takes_out)
+        if not coded.text and not coded.codes:
             return []
         task = f"{normalise(task)} " if task else ""
-        parts = cut_marked(marked, self._part_ends(marked, task, options.split or self.split))
+        parts = cut_coded(coded, self._part_ends(coded, task, options.split or self.split))
         between = ["" if not self.spaced else part.space or " " for part in parts[:-1]]
         encoded = []
         for part, space in zip(parts, [*between, ""], strict=True):
-            taken = [(atom.start, atom.end) for atom in part.marked.atoms]
-            terms = tuple(options.glossary.find(part.marked.text, taken)) if options.glossary is not None else ()
+            taken = [(placeholder.start, placeholder.end) for placeholder in part.coded.placeholders]
+            terms = tuple(options.glossary.find(part.coded.text, taken)) if options.glossary is not None else ()
             one = self._encode(part, task, space, terms, options, copies)
             if terms and one.ids:
-                phrases = () if options.soft else self._term_phrases(terms, part.marked.text)
+                phrases = () if options.soft else self._term_phrases(terms, part.coded.text)
                 fallback = one.fallback and replace(one.fallback, phrases=phrases, terms=terms)
                 one = replace(one, phrases=phrases, terms=terms, fallback=fallback)
             encoded.append(one)
@@ -188,77 +188,79 @@ class Segmenter:
         spelled = tuple(dict.fromkeys(form for form in forms if form and tokenizer.unk not in form))
         return spelled if any(form[0] != BEGIN for form in spelled) else ()
 
-    def _is_point(self, span: str) -> bool:
-        """Return whether a protected span is taken out of the source and put back by alignment.
+    def _takes_out(self, span: str) -> bool:
+        """Return whether a standalone code is taken out of the source, to be inserted into the translation by alignment.
 
         A model that knows sentinels reads one in its place. Another reads the span, unless it is a tag or cannot be spelled.
         """
         return not self.sentinels and (span.startswith("<") or any(t.decode(t.encode(span)) != span for t in self.tokenizers))
 
-    def _part_ends(self, marked: MarkedText, task: str, split: str) -> list[int]:
-        """Return where the parts of a text end: never inside an atom, and at a sentence's end never inside a pair of tags."""
-        plain, whole = marked.text, len(marked.text)
-        for atom in marked.atoms:  # looks like a word, so that nothing in it ends a sentence or a clause
-            plain = f"{plain[: atom.start]}{'X' * (atom.end - atom.start)}{plain[atom.end :]}"
+    def _part_ends(self, coded: CodedText, task: str, split: str) -> list[int]:
+        """Return where the parts of a text end: never inside a placeholder, at sentence ends never between two tags."""
+        plain, whole = coded.text, len(coded.text)
+        for placeholder in coded.placeholders:  # looks like a word, so that nothing in it ends a sentence or a clause
+            plain = f"{plain[: placeholder.start]}{'X' * (placeholder.end - placeholder.start)}{plain[placeholder.end :]}"
         encode, longest = self.tokenizers.source.encode, self.recipe.data.max_tokens - sum(self.recipe.source_format)
         most = CHARS_PER_TOKEN * longest
-        inside_tags = [mark for mark in marked.marks if (mark.start, mark.end) != (0, whole)]
+        inside_tags = [code for code in coded.codes if (code.start, code.end) != (0, whole)]
 
         def is_between(end: int, spans: Sequence[Any]) -> bool:
             return not any(span.start < end < span.end for span in spans)
 
         sentences = accumulate(map(len, split_sentences(plain))) if split == "sentences" else ()
-        ends = [0, *(end for end in sentences if end < whole and is_between(end, [*marked.atoms, *inside_tags])), whole]
+        ends = [0, *(end for end in sentences if end < whole and is_between(end, [*coded.placeholders, *inside_tags])), whole]
         found = []
         for start, end in pairwise(ends):
             pieces = split_long(plain[start:end], lambda piece: len(piece) <= most and len(encode(task + piece)) <= longest)
-            cuts = accumulate(map(len, pieces), initial=start)
-            found += [cut for cut in cuts if start < cut < end and is_between(cut, marked.atoms) and plain[start:cut].strip()]
+            cuts = list(accumulate(map(len, pieces), initial=start))
+            cuts = [cut for cut in cuts if start < cut < end and is_between(cut, coded.placeholders)]
+            found += [cut for cut in cuts if plain[start:cut].strip()]
             found += [end]
         return found
 
     def _encode(
-        self, part: MarkedPart, task: str, space: str, terms: Sequence[TermMatch], options: TextOptions, copies: bool
+        self, part: CodedPart, task: str, space: str, terms: Sequence[TermMatch], options: TextOptions, copies: bool
     ) -> SourcePart:
         """Return a part of a text as the model reads it; `space` stands between its translation and the next one.
 
         The translations of `terms` follow them if the glossary is soft. `copies` says whether a part without letters is copied.
         """
-        marked, before, after = part.marked, part.before, part.after + space
-        has_spans = bool(marked.atoms or marked.marks)
-        if (copies or has_spans) and not terms and not has_letters("".join(marked.around_atoms())):
-            copied = put_back(marked.text, [(mark.start, mark.end, mark) for mark in marked.marks])
+        coded, before, after = part.coded, part.before, part.after + space
+        has_spans = bool(coded.placeholders or coded.codes)
+        if (copies or has_spans) and not terms and not has_letters("".join(coded.around_placeholders())):
+            copied = insert_codes(coded.text, [(code.start, code.end, code) for code in coded.codes])
             return SourcePart([], before=before + copied, after=after)
         annotated = terms if options.soft else ()
         if not has_spans and not annotated:
-            ids = self.tokenizers.source.encode(task + marked.text)
+            ids = self.tokenizers.source.encode(task + coded.text)
             formatted = self.recipe.source_format.apply(ids, self.tokenizers.source) if ids else []
             return SourcePart(formatted, before=before, after=after)
-        masked = min(self.sentinels, len(marked.atoms))
-        pieces = to_pieces(marked, range(len(marked.atoms)), masked)
-        ids, starts = self._encode_pieces(pieces, marked, task, annotated)
+        masked = min(self.sentinels, len(coded.placeholders))
+        pieces = to_pieces(coded, range(len(coded.placeholders)), masked)
+        ids, starts = self._encode_pieces(pieces, coded, task, annotated)
         if not has_spans:
             return SourcePart(ids, before=before, after=after)
         phrases = tuple(Phrase(((token,),), once=True) for token in self.tokenizers.target.sentinels[:masked])
-        made = SourcePart(ids, (), phrases, before, after, marked, starts, masked, protect=options.protect or ())
-        if masked == len(marked.atoms):
+        made = SourcePart(ids, (), phrases, before, after, coded, starts, masked, protect=options.protect or ())
+        if masked == len(coded.placeholders):
             return made
-        pieces, places = without_spelled_out(marked, masked)
-        ids, starts = self._encode_pieces(pieces, marked, task, annotated, places)
+        pieces, places = without_spelled_out(coded, masked)
+        ids, starts = self._encode_pieces(pieces, coded, task, annotated, places)
         return replace(made, fallback=replace(made, ids=ids, starts=starts))
 
     def _encode_pieces(
-        self, pieces: Pieces, marked: MarkedText, task: str, terms: Sequence[TermMatch], places: Sequence[int] | None = None
+        self, pieces: Pieces, coded: CodedText, task: str, terms: Sequence[TermMatch], places: Sequence[int] | None = None
     ) -> tuple[list[int], tuple[int, ...]]:
-        """Return the ids of a part's pieces with annotated terms, and where each token begins in the marked text.
+        """Return the ids of a part's pieces with annotated terms, and where each token begins in the coded text.
 
         `places` says where each character of the pieces stands there, if not in the same place.
         """
         tokenizer, source_format = self.tokenizers.source, self.recipe.source_format
-        ids, begun = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], [atom.text for atom in marked.atoms])
+        spans = [placeholder.text for placeholder in coded.placeholders]
+        ids, begun = encode_pieces(tokenizer, [f"{task}{pieces[0]}", *pieces[1:]], spans)
         starts = [max(NO_PLACE, start - len(task)) for start in begun]
         if places is not None:
-            starts = [NO_PLACE if start == NO_PLACE else [*places, len(marked.text)][start] for start in starts]
+            starts = [NO_PLACE if start == NO_PLACE else [*places, len(coded.text)][start] for start in starts]
         if terms:
             ids, starts = annotate(tokenizer, ids, starts, terms, self.recipe.data.max_tokens - sum(source_format))
         return source_format.apply(ids, tokenizer), (*[NO_PLACE] * source_format.bos, *starts)
@@ -266,12 +268,13 @@ class Segmenter:
     def encode_prefix(self, prefix: str, part: SourcePart) -> list[int]:
         """Return the ids of the beginning of a part's translation; the part's protected spans in it are sentinels."""
         tokenizer = self.tokenizers.target
-        atoms = {a.text: n for n, a in reversed([*enumerate(part.marked.atoms[: part.sentinels])])} if part.marked else {}
-        spans = [s for s in find_spans(prefix, compile_patterns()) if prefix[s.start : s.end] in atoms]
+        known = part.coded.placeholders[: part.sentinels] if part.coded else ()
+        numbers = {one.text: number for number, one in reversed([*enumerate(known)])}
+        spans = [s for s in find_spans(prefix, compile_patterns()) if prefix[s.start : s.end] in numbers]
         if not spans:
             return tokenizer.encode(normalise(prefix))
-        marked = mark_text(prefix, [span._replace(kind="alone") for span in spans])
-        return encode_pieces(tokenizer, to_pieces(marked, [atoms[a.text] for a in marked.atoms], self.sentinels))[0]
+        coded = extract_codes(prefix, [span._replace(kind="alone") for span in spans])
+        return encode_pieces(tokenizer, to_pieces(coded, [numbers[one.text] for one in coded.placeholders], self.sentinels))[0]
 
     def _task_prefix(self, text: str) -> str:
         """Return the beginning of a text that is a task prefix with the white space around it; "" if it has none."""

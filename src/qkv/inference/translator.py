@@ -213,7 +213,7 @@ class Translator:
     def _to_text(self, part: SourcePart, ids: list[int]) -> str:
         """Return the text of a part's translation."""
         tokenizer = self.tokenizers.target
-        if part.marked is not None:
+        if part.coded is not None:
             return restore(part, ids, tokenizer, self._attention_if_any)
         text = tokenizer.decode(ids)
         if BROKEN not in text or BROKEN in self.tokenizers.source.decode(part.ids):

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from qkv.text.marked_text import MarkedText, mark_text
+from qkv.text.coded_text import CodedText, extract_codes
 from qkv.text.protected_text import ProtectedSpan, compile_patterns, find_spans
 from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import Tokenizer
@@ -31,9 +31,9 @@ def mask_pair(source: str, target: str, most: int) -> tuple[Pieces, Pieces] | No
         return tags_agree if span.kind != "alone" else counts[0][key] == counts[1][key]
 
     first, second = (
-        mark_text(text, [span for span in found if is_shared(span, text)]) for text, found in _both(source, target, spans)
+        extract_codes(text, [span for span in found if is_shared(span, text)]) for text, found in _both(source, target, spans)
     )
-    if not first.atoms and not first.marks:
+    if not first.placeholders and not first.codes:
         return None
     return _with_numbers(first, second, most)
 
@@ -42,42 +42,42 @@ def _both(source: str, target: str, spans: list[list[ProtectedSpan]]) -> Iterato
     return zip((source, target), spans, strict=True)
 
 
-def _with_numbers(source: MarkedText, target: MarkedText, most: int) -> tuple[Pieces, Pieces]:
-    """Number the atoms by their order in the source; the same text several times is in the same order on both sides."""
+def _with_numbers(source: CodedText, target: CodedText, most: int) -> tuple[Pieces, Pieces]:
+    """Number the placeholders by their order in the source; the same text several times is in the same order on both sides."""
     numbers: dict[str, list[int]] = {}
-    for number, atom in enumerate(source.atoms):
-        numbers.setdefault(atom.text, []).append(number)
-    wanted = [numbers[atom.text].pop(0) for atom in target.atoms]
-    return to_pieces(source, range(len(source.atoms)), most), to_pieces(target, wanted, most)
+    for number, placeholder in enumerate(source.placeholders):
+        numbers.setdefault(placeholder.text, []).append(number)
+    wanted = [numbers[placeholder.text].pop(0) for placeholder in target.placeholders]
+    return to_pieces(source, range(len(source.placeholders)), most), to_pieces(target, wanted, most)
 
 
-def to_pieces(marked: MarkedText, numbers: Iterable[int], most: int) -> Pieces:
-    """Return a text as pieces with the numbers of its atoms; an atom whose number is not below `most` stays text."""
-    first, *rest = marked.around_atoms()
+def to_pieces(coded: CodedText, numbers: Iterable[int], most: int) -> Pieces:
+    """Return a text as pieces with the numbers of its placeholders; a placeholder whose number is not below `most` stays text."""
+    first, *rest = coded.around_placeholders()
     pieces: Pieces = [first]
-    for atom, number, after in zip(marked.atoms, numbers, rest, strict=True):
+    for placeholder, number, after in zip(coded.placeholders, numbers, rest, strict=True):
         if number < most:
             pieces += [number, after]
         else:
-            pieces[-1] = f"{pieces[-1]}{atom.text}{after}"
+            pieces[-1] = f"{pieces[-1]}{placeholder.text}{after}"
     return pieces
 
 
-def without_spelled_out(marked: MarkedText, most: int) -> tuple[Pieces, list[int]]:
-    """Return a text as pieces without its atoms from number `most` on, and where each of their characters stands in the text.
+def without_spelled_out(coded: CodedText, most: int) -> tuple[Pieces, list[int]]:
+    """Return a text as pieces without its placeholders from number `most` on, and where each character stands in the text.
 
-    White space on both sides of an atom, and before a sign, goes with it.
+    White space on both sides of a placeholder, and before a sign, goes with it.
     """
     pieces: list[Any] = [""]
     places: list[int] = []
     position = 0
-    for number, stretch in enumerate(marked.around_atoms()):
+    for number, stretch in enumerate(coded.around_placeholders()):
         if number:
-            atom = marked.atoms[number - 1]
-            position = atom.end
+            placeholder = coded.placeholders[number - 1]
+            position = placeholder.end
             if number <= most:
                 pieces += [number - 1, ""]
-                places += range(atom.start, atom.end)
+                places += range(placeholder.start, placeholder.end)
             elif not pieces[-1] or pieces[-1][-1].isspace():
                 kept = stretch.lstrip()
                 position += len(stretch) - len(kept)
@@ -87,7 +87,7 @@ def without_spelled_out(marked: MarkedText, most: int) -> tuple[Pieces, list[int
                     places.pop()
             elif pieces[-1][-1].isalnum() and stretch[:1].isalnum():
                 pieces[-1] += " "
-                places.append(atom.start)
+                places.append(placeholder.start)
         pieces[-1] += stretch
         places += range(position, position + len(stretch))
     return pieces, places
