@@ -23,7 +23,8 @@ from torch import Tensor
 
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import Phrase
-from qkv.inference.translator import Translator, load_translator
+from qkv.inference.load import load_translator
+from qkv.inference.translator import Translator
 from qkv.text.files import read_lines
 
 COUNTS = (0, 1, 2, 4)  # phrases of a sentence

@@ -24,7 +24,8 @@ import torch
 from qkv.base.config import with_settings
 from qkv.base.files import atomic_file
 from qkv.base.hardware import cpu_cores, describe_device
-from qkv.inference.translator import Translator, load_translator
+from qkv.inference.load import load_translator
+from qkv.inference.translator import Translator
 from qkv.jobs.prepared_pairs import read_corpora
 from qkv.jobs.synthesis import distil
 from qkv.jobs.train import train

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from qkv.base.hardware import cpu_cores
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.inference.translator import Translator, load_translator
+from qkv.inference.load import load_translator
+from qkv.inference.translator import Translator
 from qkv.text.files import read_lines
 
 ENGINES = [("own", None), ("ctranslate2", "float32"), ("ctranslate2", "int8"), ("ctranslate2", "bf16"), ("onnx", None)]

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.text.files import read_lines
 from qkv.text.glossary import Glossary
 from qkv.text.translation_metrics import score_corpus

@@ -55,7 +55,7 @@ def finetune(
     folder: Path, task: str, files: dict[str, Path], settings: dict[str, Any], start: Path, training: dict[str, Any]
 ) -> None:
     """Fine-tune on a task and score on dev; `settings` has columns, kind, metric, epochs, seed and dropout."""
-    from qkv.inference.translator import load_translator
+    from qkv.inference.load import load_translator
     from qkv.jobs.train import train
     from qkv.objectives import OBJECTIVES
 

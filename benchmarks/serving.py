@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.hardware import cpu_cores
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.text.files import read_lines
 
 QUEUE = 128  # of the overloaded service

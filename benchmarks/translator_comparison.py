@@ -56,7 +56,7 @@ def score_one(options: argparse.Namespace, run: Path, variant: str) -> None:
     """Translate the test set after a warm-up; write speed, scores and BLEU by source length."""
     from qkv.base.hardware import describe_device
     from qkv.inference.engines import OwnEngine
-    from qkv.inference.translator import load_translator
+    from qkv.inference.load import load_translator
     from qkv.jobs.prepared_pairs import read_corpora
     from qkv.text.translation_metrics import score_corpus
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 
 from service_runs import Running, texts_of, write_translator
 
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.serving.registry import load_models
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 
 from service_runs import texts_of, write_translator
 
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from workbench import Commands, RunningCommand, wait_until
 
 

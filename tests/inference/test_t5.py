@@ -12,9 +12,9 @@ from qkv.base.config import with_settings
 from qkv.base.errors import ConfigError, DataError, QkvError, QkvWarning
 from qkv.folder.networks import read_translator_run
 from qkv.inference.infiller import Infiller, load_infiller
-from qkv.inference.load import load, look
+from qkv.inference.load import load, load_translator, look
 from qkv.inference.text_encoder import load_text_encoder
-from qkv.inference.translator import Translator, load_translator
+from qkv.inference.translator import Translator
 from qkv.jobs.perplexity import measure_perplexity, read_pretrained_run
 from qkv.jobs.train import train
 from qkv.jobs.translation import mixing_rates

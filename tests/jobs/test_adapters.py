@@ -15,7 +15,7 @@ from qkv.folder.merging import merge
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import read_recipe
 from qkv.inference.adapters import load_adapters
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.jobs.train import train
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import save_weights

@@ -17,7 +17,7 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 from qkv.jobs.prepared_pairs import prepare

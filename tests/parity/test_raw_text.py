@@ -11,10 +11,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from encoder_runs import LINES, SHAPE, own_tokenizer, randomised, write_model, write_run
 from qkv.inference.infiller import load_infiller
+from qkv.inference.load import load_translator
 from qkv.inference.segmenter import TextOptions
 from qkv.inference.text_encoder import load_text_encoder
 from qkv.inference.text_generator import load_text_generator
-from qkv.inference.translator import load_translator
 from qkv.interop.export import export
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.models.xlnet import Xlnet, XlnetConfig

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from encoder_runs import LINES
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.folder.networks import read_translator_run
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.interop.export import export
 from qkv.interop.huggingface.runs import import_huggingface
 

@@ -14,7 +14,7 @@ from qkv.folder.adapters import BASE, weights_digest
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.inference.adapters import load_adapters
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load_translator
 from qkv.parts.adapters import with_adapters
 from qkv.recipes import RECIPE, parse_recipe
 from qkv.serving.registry import TRANSLATE, ModelRegistry, load_models

@@ -9,7 +9,8 @@ from service_runs import Running, write_translator
 
 from qkv.decoding.scoring import TokenStatistics
 from qkv.inference.confidence import CONFIDENCE, ConfidenceModel, weights_digest
-from qkv.inference.translator import Translator, load_translator
+from qkv.inference.load import load_translator
+from qkv.inference.translator import Translator
 from qkv.serving.registry import load_models
 
 LONG = "red bird sings " * 8 + ". " + "old tree falls " * 8  # more than max_tokens

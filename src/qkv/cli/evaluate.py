@@ -161,7 +161,7 @@ def _evaluate_translator(run: Path, options: EvaluateOptions) -> None:
     """Score a translator, with confidence intervals."""
     from qkv.inference.confidence import require_texts_to_calibrate
     from qkv.inference.evaluation import describe_detected, evaluate
-    from qkv.inference.translator import load_translator
+    from qkv.inference.load import load_translator
     from qkv.jobs.prepared_pairs import read_corpora
     from qkv.recipes import TranslationData, parse_recipe
     from qkv.text.translation_metrics import compare_systems

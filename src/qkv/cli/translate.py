@@ -86,8 +86,9 @@ def translate_command(
     """Translate text line by line, where an empty line stays empty; or whole files, with everything but their texts kept."""
     from qkv.base.config import with_settings
     from qkv.inference.file_translation import plan_files
+    from qkv.inference.load import load_translator, read_languages
     from qkv.inference.segmenter import TextOptions
-    from qkv.inference.translator import TranslatedText, load_translator, read_languages
+    from qkv.inference.translator import TranslatedText
     from qkv.text.glossary import Glossary
     from qkv.text.treebank import TextWithHeads
 

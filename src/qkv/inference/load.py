@@ -4,15 +4,20 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.folder.run import is_exported, read_recipe
+from qkv.base.hardware import choose_device
+from qkv.folder.networks import read_adapter, read_translator_run
+from qkv.folder.run import is_exported, read_recipe, read_source_statistics
 from qkv.inference.arguments import require_text
+from qkv.inference.engines import OwnEngine
+from qkv.inference.exported import open_exported
 from qkv.inference.infiller import Infiller, load_infiller
 from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
-from qkv.inference.translator import Translator, load_translator
+from qkv.inference.translator import Translator
 from qkv.lens import view
-from qkv.recipes.abilities import NAMES, loads_as, require_verb
+from qkv.recipes.abilities import NAMES, loads_as, require, require_verb
 
+ENGINES = ("own", "ctranslate2", "onnx")  # of translators
 LOADERS: dict[str, Any] = {"encoder": load_text_encoder, "generator": load_text_generator, "infiller": load_infiller}
 
 
@@ -43,6 +48,58 @@ def load(
     if engine is not None or precision is not None:
         raise ConfigError(f"{path} is {NAMES[role]}, and engine and precision are for translators; leave them out")
     return LOADERS[role](path, device)
+
+
+def read_languages(folder: Path) -> tuple[str, str] | None:
+    """Return the languages of a translator's run or of its exported copy, without loading its weights."""
+    if is_exported(folder):
+        from qkv.interop.exported import read_exported
+
+        return read_exported(folder)[0].recipe.data.languages
+    recipe: Any = read_recipe(folder)
+    require(recipe, folder, "translator")
+    return recipe.data.languages
+
+
+def load_translator(
+    folder: str | Path,
+    device: str = "auto",
+    engine: str | None = None,
+    precision: str | None = None,
+    adapter: str | Path | None = None,
+) -> Translator:
+    """Load a translator's run or an exported folder; a run that is still in training with its newest checkpoint, and a warning.
+
+    `engine` is own (the default of a run), ctranslate2 or onnx; an exported folder has its own. `precision` is that of a run's
+    copy for ctranslate2: float32 (the default), int8 or bf16. `adapter` is the run of an adapter that was trained for this one;
+    loaded by itself, an adapter takes the run that it started from.
+    """
+    path, chosen = Path(folder), choose_device(device)
+    base = None
+    if adapter is not None:
+        if is_exported(path):
+            raise ConfigError(f"{path} is an exported copy, which takes no adapter; give the run itself, or export the adapter")
+        path, base = read_adapter(Path(adapter)).folder, path
+    if engine not in (None, *ENGINES):
+        raise ConfigError(f"no engine {engine!r}; known are {', '.join(ENGINES)}")
+    if not is_exported(path) and engine in (None, "own"):
+        if precision is not None:
+            raise ConfigError(
+                f"precision {precision} is for another engine's copy of a run; give the engine ctranslate2 too, "
+                f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
+            )
+        require(read_recipe(path), path, "translator")
+        run = read_translator_run(path, base)
+        run.weights_file.warn_if_unfinished()
+        own = OwnEngine(run.model().to(chosen), run.tokenizers.target)
+        return Translator(own, run.tokenizers, run.recipe, path, read_source_statistics(path))
+    exported = path
+    if not is_exported(path):
+        from qkv.interop.export import export_to_cache
+
+        exported = export_to_cache(path, str(engine), precision or "float32", base)
+    opened, tokenizers, recipe, sources = open_exported(exported, device, engine, precision)
+    return Translator(opened, tokenizers, recipe, path, sources)
 
 
 def look(

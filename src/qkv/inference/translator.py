@@ -1,4 +1,4 @@
-"""A loaded translator: an engine with its tokenizers, from a run folder or an exported one."""
+"""A loaded translator: an engine with its tokenizers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,24 +11,19 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.hardware import choose_device
 from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import TokenStatistics
-from qkv.folder.networks import read_adapter, read_translator_run
-from qkv.folder.run import is_exported, read_recipe, read_source_statistics
 from qkv.inference.arguments import require_list, require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
-from qkv.inference.exported import open_exported
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
 from qkv.inference.restoring import BROKEN, keeps_spans, restore
 from qkv.inference.segmenter import UNKNOWN, Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
-from qkv.recipes.abilities import require
 from qkv.text.annotated_terms import own_tokens
 from qkv.text.check import normalise
 from qkv.text.pair import as_side_names
@@ -37,7 +32,6 @@ from qkv.text.translatable import ReadOptions
 from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids
 
-ENGINES = ("own", "ctranslate2", "onnx")
 Pieces = Sequence[tuple[list[int], list[int]]]  # source and target ids of each part of a text
 
 
@@ -319,55 +313,3 @@ class Translator:
             before_source += max(source_words, default=-1) + 1
             before_target += max(target_words, default=-1) + 1
         return links
-
-
-def read_languages(folder: Path) -> tuple[str, str] | None:
-    """Return the languages of a translator's run or of its exported copy, without loading its weights."""
-    if is_exported(folder):
-        from qkv.interop.exported import read_exported
-
-        return read_exported(folder)[0].recipe.data.languages
-    recipe: Any = read_recipe(folder)
-    require(recipe, folder, "translator")
-    return recipe.data.languages
-
-
-def load_translator(
-    folder: str | Path,
-    device: str = "auto",
-    engine: str | None = None,
-    precision: str | None = None,
-    adapter: str | Path | None = None,
-) -> Translator:
-    """Load a translator's run or an exported folder; a run that is still in training with its newest checkpoint, and a warning.
-
-    `engine` is own (the default of a run), ctranslate2 or onnx; an exported folder has its own. `precision` is that of a run's
-    copy for ctranslate2: float32 (the default), int8 or bf16. `adapter` is the run of an adapter that was trained for this one;
-    loaded by itself, an adapter takes the run that it started from.
-    """
-    path, chosen = Path(folder), choose_device(device)
-    base = None
-    if adapter is not None:
-        if is_exported(path):
-            raise ConfigError(f"{path} is an exported copy, which takes no adapter; give the run itself, or export the adapter")
-        path, base = read_adapter(Path(adapter)).folder, path
-    if engine not in (None, *ENGINES):
-        raise ConfigError(f"no engine {engine!r}; known are {', '.join(ENGINES)}")
-    if not is_exported(path) and engine in (None, "own"):
-        if precision is not None:
-            raise ConfigError(
-                f"precision {precision} is for another engine's copy of a run; give the engine ctranslate2 too, "
-                f"or set precision={precision} among the options of decoding (--set precision={precision}) for qkv's own engine"
-            )
-        require(read_recipe(path), path, "translator")
-        run = read_translator_run(path, base)
-        run.weights_file.warn_if_unfinished()
-        own = OwnEngine(run.model().to(chosen), run.tokenizers.target)
-        return Translator(own, run.tokenizers, run.recipe, path, read_source_statistics(path))
-    exported = path
-    if not is_exported(path):
-        from qkv.interop.export import export_to_cache
-
-        exported = export_to_cache(path, str(engine), precision or "float32", base)
-    opened, tokenizers, recipe, sources = open_exported(exported, device, engine, precision)
-    return Translator(opened, tokenizers, recipe, path, sources)

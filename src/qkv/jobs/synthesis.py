@@ -18,7 +18,8 @@ from qkv.base.errors import ConfigError, QkvError
 from qkv.data.cache import cached_digest
 from qkv.folder.run import MANIFEST, RESULT, discard_run, find_weights, is_exported, is_run, lock_run, open_run, read_recipe
 from qkv.folder.start import complete_recipe
-from qkv.inference.translator import TranslatedText, Translator, load_translator
+from qkv.inference.load import load_translator
+from qkv.inference.translator import TranslatedText, Translator
 from qkv.jobs.inputs import check_inputs
 from qkv.jobs.pairs_file import PairsFile, SyntheticPairsConfig
 from qkv.jobs.train import as_settings, resolve_recipe, train

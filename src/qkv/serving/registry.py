@@ -7,8 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from qkv.base.errors import ConfigError
 from qkv.inference.adapters import find_bases, load_adapters
-from qkv.inference.load import load
-from qkv.inference.translator import load_translator
+from qkv.inference.load import load, load_translator
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
 from qkv.serving.handlers import EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
