@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from qkv.base.errors import ConfigError
 from qkv.text.translatable import format_of
 
@@ -36,21 +33,12 @@ def refuse_with_files(given: dict[str, bool]) -> None:
 def translate_documents(plan: "FilePlan", translate: "Translate", protect: tuple[str, ...] | None) -> int:
     """Translate planned files, print what became of them, and return the exit code."""
     from qkv.inference.file_translation import translate_plan
+    from qkv.training.progress import Progress
 
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("translating"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} texts"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
     for reason in plan.skipped:
         print(f"qkv: skipped {reason}", file=sys.stderr)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
-        report = translate_plan(plan, translate, lambda done, total: progress.update(task, completed=done, total=total), protect)
+    with Progress().count("texts") as show:
+        report = translate_plan(plan, translate, show, protect)
     sys.stdout.buffer.write(report.content)
     sys.stdout.flush()
     for problem in [*report.failed, *report.problems[:SHOWN]]:

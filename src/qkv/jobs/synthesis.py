@@ -4,14 +4,9 @@ Back-translation (Sennrich et al. 2016) pairs a real target with a synthetic sou
 are more varied (Edunov et al. 2018), and behind a tag, so that the model can tell them from real sources (Caswell et al. 2019).
 """
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from qkv.base.config import differences
 from qkv.base.errors import ConfigError, QkvError
@@ -27,7 +22,7 @@ from qkv.recipes import TranslationRecipe
 from qkv.text.check import TOO_LONG, CheckConfig, check_pairs
 from qkv.text.monolingual import MonolingualText, TextLine
 from qkv.text.pair import TextPair, same_language
-from qkv.training.progress import LINE_EVERY, Progress, duration
+from qkv.training.progress import Progress
 
 TAG = "<BT>"
 CHUNK = 2048  # lines translated at once, in batches of similar length, and then saved
@@ -171,11 +166,13 @@ def write_pairs(translator: Translator, text: MonolingualText, file: PairsFile) 
     if file.finished:
         progress.say(f"{file.path} is finished: {file.report.kept:,} pairs; choose another --out to make others")
         return
-    with file.opened() as opened, _progress(progress, file.lines, text.lines) as show:
+    if file.lines:
+        progress.say(f"going on after {file.lines:,} of {text.lines:,} lines")
+    with file.opened() as opened, progress.count("lines", file.lines, log=True) as show:
         try:
             for chunk in text.chunks(CHUNK, file.lines):
                 file.add(opened, _pairs_of(translator, chunk, file).encode(), len(chunk))
-                show(file.lines)
+                show(file.lines, text.lines)
         except KeyboardInterrupt:
             progress.say(f"saved {file.lines:,} of {text.lines:,} lines; run the same command to go on")
             raise
@@ -214,26 +211,3 @@ def mean_logprob(output: TranslatedText, alpha: float) -> float:
     """
     lengths = [len(target) + 1 for _, target in output.pieces]
     return output.score / sum(length / ((5 + length) / 6) ** alpha for length in lengths) if lengths else 0.0
-
-
-@contextmanager
-def _progress(progress: Progress, first: int, lines: int) -> Iterator[Any]:
-    """Yield a function that shows the number of lines done: a bar on a terminal, a line every few seconds elsewhere."""
-    began = last = time.monotonic()
-    columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-    bar = Bar(*columns, console=progress.console, transient=True, disable=not progress.live, speed_estimate_period=600)
-    task = bar.add_task("lines", total=lines, completed=first)
-
-    def show(done: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        rate = (done - first) / max(1e-9, now - began)
-        bar.update(task, completed=done, description=f"{rate:,.0f} lines/s")
-        if not progress.live and (now - last > LINE_EVERY or done == lines):
-            last = now
-            progress.say(f"{done:,} of {lines:,} lines  {rate:,.0f} lines/s  {duration((lines - done) / rate)} left")
-
-    if first:
-        progress.say(f"going on after {first:,} of {lines:,} lines")
-    with bar:
-        yield show

@@ -1,6 +1,8 @@
-"""Progress of a training on stderr: a bar on a terminal, a line every few seconds elsewhere."""
+"""Progress of a training or a translation on stderr: a bar on a terminal, a line every few seconds elsewhere."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -45,6 +47,29 @@ class Progress:
             left = f"  {duration(values['seconds'] / step * (steps - step))} left" if steps else ""
             self.say(f"step {step:,}{f'/{steps:,}' if steps else ''}  {text}{left}")
             self.last_line = time.monotonic()
+
+    @contextmanager
+    def count(self, unit: str, first: int = 0, log: bool = False) -> Iterator[Callable[..., None]]:
+        """Yield a function that shows how many texts or lines are done, of how many if that is known, and the rate.
+
+        `first` were done before. Where there is no terminal, `log` prints a line every few seconds and at the end.
+        """
+        began = last = time.monotonic()
+        columns = (MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+        bar = Bar(*columns, console=self.console, transient=True, disable=not self.live, speed_estimate_period=600)
+        task = bar.add_task(unit, total=None, completed=first)
+
+        def show(done: int, total: int | None = None) -> None:
+            nonlocal last
+            now = time.monotonic()
+            rate = (done - first) / max(1e-9, now - began)
+            bar.update(task, completed=done, total=total, description=f"{rate:,.0f} {unit}/s")
+            if log and total and not self.live and (now - last > LINE_EVERY or done == total):
+                last = now
+                self.say(f"{done:,} of {total:,} {unit}  {rate:,.0f} {unit}/s  {duration((total - done) / rate)} left")
+
+        with bar:
+            yield show
 
     def close(self) -> None:
         """Remove the bar."""
