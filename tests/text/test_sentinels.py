@@ -6,7 +6,7 @@ import pytest
 
 from qkv.text.coded_text import extract_codes, insert_codes
 from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans
-from qkv.text.sentinels import decode_pieces, encode_pieces, mask_pair
+from qkv.text.sentinels import decode_pieces, encode_pieces, mask_pair, token_starts
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 
@@ -116,3 +116,27 @@ def test_a_text_with_its_inline_codes_inserted_again_is_the_text() -> None:
         coded = extract_codes(text, find_spans(text, compile_patterns()), lambda span, out=out: out and "x" in span)
         assert insert_codes(coded.text, [(code.start, code.end, code) for code in coded.codes]) == text
         assert "<" not in "".join(coded.around_placeholders())
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram", "wordpiece", "characters", "words"])
+def test_ids_begin_where_the_text_of_those_before_them_ends(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["the red house is here", "a  b (c) don't", "我们 好\u00e9", "<unk> x", "."]
+    tokenizer = train_tokenizer(TokenizerConfig(kind=kind, vocab=1100, sentinels=3), lines * 3)  # type: ignore[arg-type]
+    spans, rng = ["{first}", "%s"], random.Random(4)
+
+    def length(ids: list[int]) -> int:
+        pieces = decode_pieces(tokenizer, ids)
+        return sum(len(piece if isinstance(piece, str) else [*spans, ""][piece]) for piece in pieces)
+
+    for _ in range(150):
+        # Ids of texts, of which some have bytes, among any others: broken characters, special tokens, spaces.
+        texts = [rng.choice([rng.choice(lines), "ü😀𝄞", "\ufffd a"]) for _ in range(3)]
+        ids = [number for text in texts for number in [*tokenizer.encode(text), *rng.choices(range(len(tokenizer)), k=2)]]
+        for at in rng.sample(range(len(ids)), min(len(ids), rng.randint(0, 6))):
+            ids[at] = rng.choice([*tokenizer.sentinels, rng.randrange(len(tokenizer))])
+        assert token_starts(tokenizer, ids, spans) == [length(ids[:count]) for count in range(len(ids))]
+    decoded: list[int] = []
+    decode = tokenizer.decode_batch
+    monkeypatch.setattr(tokenizer, "decode_batch", lambda batch: decode([decoded.extend(ids) or ids for ids in map(list, batch)]))
+    ids = tokenizer.encode(" ".join([lines[0]] * 200))
+    assert len(token_starts(tokenizer, ids, spans)) == len(ids) and len(decoded) <= 4 * len(ids)  # not its square

@@ -19,14 +19,13 @@ from qkv.inference.segmenter import SourcePart
 from qkv.text.annotated_terms import NO_PLACE
 from qkv.text.coded_text import CodedText, InlineCode, Placeholder, insert_codes
 from qkv.text.protected_text import PATTERNS, any_of, compile_patterns, keep_spans_apart
-from qkv.text.sentinels import decode_pieces
+from qkv.text.sentinels import BROKEN, decode_pieces, token_starts
 from qkv.text.tokenizer import Tokenizer
 
 Attention = Callable[[list[int], list[int]], Tensor | None]  # of source and target ids, (T + 1, S)
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _SIGNS = r"!-/:-@\[-`{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 _WORDS = re.compile(rf"[{_UNSPACED}{_SIGNS}]|[^\s{_UNSPACED}{_SIGNS}]+")
-BROKEN = "\ufffd"  # stands for bytes that are no character
 MARKUP_SIGNS = f"<>{{}}%{BROKEN}"  # a translation has none of these outside its spans if its source has none
 
 
@@ -74,13 +73,13 @@ def _put_in(part: SourcePart, source: CodedText, ids: list[int], tokenizer: Toke
     source_words = [word for word in find_words(source.text, source.placeholders) if word not in {one[:2] for one in lost}]
 
     def clean_position(raw: int) -> int:
-        at = max(0, bisect_right([stretch.start for stretch in stretches], raw) - 1)
+        at = max(0, bisect_right(stretches, raw, key=lambda stretch: stretch.start) - 1)
         return min(starts[at] + raw - stretches[at].start, starts[at] + len(stretches[at].text)) if stretches else 0
 
     weights = attention(part.ids, ids) if words and source_words else None
     table = None
     if weights is not None:
-        raw = [len("".join(s.text for s in _read(part, ids[:count], tokenizer))) for count in range(len(ids))]
+        raw = token_starts(tokenizer, ids, [placeholder.text for placeholder in source.placeholders[: part.sentinels]])
         table = _word_table(
             weights, [len(source_words) if s == NO_PLACE else _word_at(source_words, s) for s in part.starts], len(source_words),
             [_word_at(words, clean_position(start)) for start in raw], len(words),
@@ -203,7 +202,7 @@ def find_words(text: str, placeholders: Sequence[Placeholder]) -> list[tuple[int
 
 def _word_at(words: list[tuple[int, int]], position: int) -> int:
     """Return the word at a position, or the one that follows."""
-    found = max(0, bisect_right([start for start, _ in words], position) - 1)
+    found = max(0, bisect_right(words, position, key=lambda word: word[0]) - 1)
     return min(found + (words[found][1] <= position), len(words) - 1)
 
 
@@ -234,11 +233,14 @@ def _link(
         to_source = [(2 * number + 1) * source_count // (2 * target_count) for number in range(target_count)]
         to_target = [(2 * number + 1) * target_count // (2 * source_count) for number in range(source_count)]
     first, second = ([t[start:end].casefold() for start, end in w] for t, w in ((source.text, source_words), (text, words)))
-    same = [(first.index(w), second.index(w)) for w in dict.fromkeys(first) if first.count(w) == second.count(w) == 1]
+    counts = Counter(first), Counter(second)
+    once = {word for word in first if counts[0][word] == counts[1][word] == 1}
+    there, here = ({word: number for number, word in enumerate(side) if word in once} for side in (first, second))
+    same = [(there[word], here[word]) for word in there]
     for index, span in placeholders.items():
         same.append((source_words.index(source.placeholders[index][:2]), words.index(span)))
-    for there, here in same:
-        to_source[here], to_target[there] = there, here
+    for source_word, target_word in same:
+        to_source[target_word], to_target[source_word] = source_word, target_word
     return to_source, to_target
 
 

@@ -19,7 +19,7 @@ from qkv.inference.arguments import require_list, require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
-from qkv.inference.restoring import BROKEN, keeps_spans, restore
+from qkv.inference.restoring import keeps_spans, restore
 from qkv.inference.segmenter import UNKNOWN, Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
 from qkv.lens.inspectors import Inspector
@@ -27,7 +27,7 @@ from qkv.recipes import TranslationRecipe
 from qkv.text.annotated_terms import own_tokens
 from qkv.text.check import normalise
 from qkv.text.pair import as_side_names
-from qkv.text.sentinels import decode_with_names
+from qkv.text.sentinels import BROKEN, decode_with_names
 from qkv.text.translatable import ReadOptions
 from qkv.text.treebank import TextWithHeads
 from qkv.text.word_boundaries import word_ids

@@ -12,9 +12,11 @@ from qkv.text.coded_text import CodedText, extract_codes
 from qkv.text.protected_text import ProtectedSpan, compile_patterns, find_spans
 from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import Tokenizer
+from qkv.text.vocabulary import BYTES
 
 COUNT = 16  # sentinels of a tokenizer that is made for `data.protect`; further spans of a text stay text
 Pieces = list[str | int]  # texts, and numbers of sentinels
+BROKEN = "\ufffd"  # stands for bytes that are no character
 
 
 def mask_pair(source: str, target: str, most: int) -> tuple[Pieces, Pieces] | None:
@@ -142,6 +144,46 @@ def decode_pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
     if tokenizer.whole_words:  # whose tokens say nothing of the space before a sentinel
         pieces[:-1] = [f"{piece} " if isinstance(piece, str) and piece.strip() else piece for piece in pieces[:-1]]
     return pieces
+
+
+def token_starts(tokenizer: Tokenizer, ids: Sequence[int], spans: Sequence[str]) -> list[int]:
+    """Return where each id begins in the text of `decode_pieces`, with `spans` in place of its first sentinels.
+
+    The time is linear in the number of ids. Id k begins where the text of the first k ids ends.
+    """
+    numbers = {token: number for number, token in enumerate(tokenizer.sentinels)}
+    anchor = tokenizer.encode("a")
+    starts: list[int] = []
+    first = position = 0  # of the ids and the text since the last sentinel
+    for end in [*(index for index, token in enumerate(ids) if token in numbers), len(ids)]:
+        inside, context = list(ids[first:end]), anchor if first else []
+        lengths = _prefix_lengths(tokenizer, [*context, *inside])[len(context) :]
+        starts += [position + length - lengths[0] for length in lengths]
+        if end < len(ids):
+            span = spans[numbers[ids[end]]] if numbers[ids[end]] < len(spans) else ""
+            has_space = tokenizer.whole_words and bool(tokenizer.decode(inside).strip())
+            position, first = starts[-1] + has_space + len(span), end + 1
+    return starts[:-1]
+
+
+def _prefix_lengths(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+    """Return how many characters the text of the first k ids has, for k from 0 to all of them.
+
+    An id adds the characters that its text after an earlier id, the context, has more than that of the context alone. The context
+    is the last id with a text of its own that is no byte, since bytes are decoded together with those around them.
+    """
+    texts, pieces = tokenizer.decode_batch([number] for number in ids), tokenizer.pieces(ids)
+    context, windows = -1, []  # none before the first
+    for end in range(1, len(ids) + 1):
+        before = end - 2
+        if before >= 0 and texts[before] and BROKEN not in texts[before] and pieces[before] not in BYTES:
+            context = before
+        windows.append((context, end))
+    found = tokenizer.decode_batch(ids[max(0, start) : end] for start, end in windows)
+    lengths = [0]
+    for (start, _), text in zip(windows, found, strict=True):
+        lengths.append(len(text) if start < 0 else lengths[start + 1] + len(text) - len(texts[start]))
+    return lengths
 
 
 def decode_with_names(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
