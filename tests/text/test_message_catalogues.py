@@ -11,6 +11,7 @@ import pytest
 from qkv.base.errors import DataError
 from qkv.text.corpus import ParallelCorpusConfig, read_pairs
 from qkv.text.message_catalogues import flatten_json
+from qkv.text.translatable import read_translatable
 
 HEADER = """msgid ""
 msgstr ""
@@ -132,6 +133,15 @@ def test_po_is_turned_round_when_the_languages_say_so(read):
     entry = 'msgid "one"\nmsgstr "eins"\n'
     assert texts(read("a.po", po_header() + entry, ("de", "en"))) == [("eins", "one")]
     assert texts(read("a.po", po_header("de_AT") + entry, ("en", "de"))) == [("one", "eins")]
+
+
+def test_messages_that_gettext_would_refuse_are_read_for_training_alone(read, tmp_path):
+    broken = ['msgid "say "hi""\nmsgstr "sag "hallo""\n', 'msgid "gone"\n\nmsgid "b"\nmsgstr "B"\n', 'msgid "c"\n']
+    expected = [[('say "hi"', 'sag "hallo"')], [("b", "B")], [("c", "")]]
+    for number, entry in enumerate(broken):
+        assert texts(read(f"{number}.po", po_header() + entry)) == expected[number]
+        with pytest.raises(DataError, match=r"not gettext PO|occurs twice"):
+            read_translatable(tmp_path / f"{number}.po")
 
 
 def test_what_is_not_po_is_refused(read):

@@ -128,9 +128,9 @@ def read_lines(path: Path) -> Iterator[str | None]:
             yield None
 
 
-def read_byte_lines(path: Path, encoding: str = "utf-8") -> Iterator[bytes]:
+def read_byte_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a text file as bytes, without their "\\n" and without a byte order mark."""
-    with _open_text(path, encoding) as file:
+    with _open_text(path) as file:
         for line in file:
             yield line[:-1] if line.endswith(b"\n") else line
 
@@ -140,7 +140,7 @@ def read_byte_chunks(path: Path, longest: int) -> Iterator[bytes]:
 
     A line of more than `longest` bytes comes in parts of whole words.
     """
-    with _open_text(path, "utf-8") as file:
+    with _open_text(path) as file:
         rest = b""
         while block := file.readline(longest):
             part, whole = rest + block, len(block) < longest or block.endswith(b"\n")
@@ -160,27 +160,27 @@ def _word_end(part: bytes) -> int:
 
 
 @contextlib.contextmanager
-def _open_text(path: Path, encoding: str) -> Iterator[io.BufferedReader]:
+def _open_text(path: Path) -> Iterator[io.BufferedReader]:
     """Open a text file after its byte order mark, if it has one; refuse binary files."""
     with open_uncompressed(path) as file:
-        _refuse_binary(path, file.peek(BLOCK)[:BLOCK], encoding)
+        _refuse_binary(path, file.peek(BLOCK)[:BLOCK])
         if file.peek(len(BYTE_ORDER_MARK))[: len(BYTE_ORDER_MARK)] == BYTE_ORDER_MARK:
             file.read(len(BYTE_ORDER_MARK))
         yield file
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
     """Read a whole text file, for formats that cannot be read by line."""
     with open_uncompressed(path) as file:
         content = file.read()
-    _refuse_binary(path, content[:BLOCK], "utf-8")
+    _refuse_binary(path, content[:BLOCK], encoding)
     try:
-        return content.decode("utf-8-sig")
+        return content.removeprefix(BYTE_ORDER_MARK).decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert it with iconv") from None
 
 
-def _refuse_binary(path: Path, block: bytes, encoding: str) -> None:
+def _refuse_binary(path: Path, block: bytes, encoding: str = "utf-8") -> None:
     """Refuse a file whose first bytes are not text."""
     for start, advice in NOT_TEXT.items():
         if block.startswith(start):

@@ -5,22 +5,20 @@ import json
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.text.files import open_uncompressed, read_byte_lines, read_text
+from qkv.text.files import open_uncompressed, read_text
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable, is_reversed
+from qkv.text.translatable.file import FileText
+from qkv.text.translatable.json_catalogue import metadata_keys
+from qkv.text.translatable.po_messages import declared_encoding, read_messages
 
 FUZZY = "marked fuzzy"
 CONTEXT = "\x04"  # between a message's context and the message in a MO file
 ONE, MANY = 1, 5  # counts that select the singular and the plural
-
-_KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*"(.*)"\s*\Z')
-_STRING = re.compile(r'"(.*)"\s*\Z')
-_ESCAPE = re.compile(r"\\(.)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 @dataclass
@@ -32,30 +30,18 @@ class _Header:
     plural: int = 1
 
 
-@dataclass
-class _Entry:
-    """A message of a PO file."""
-
-    line: int = 0
-    fuzzy: bool = False
-    texts: dict[str, str] = field(default_factory=dict)  # by keyword
-    last: str = ""  # the keyword that the next string continues
-
-    def forms(self) -> list[str]:
-        """Return the translations: one, or one for each plural form."""
-        return [text for keyword, text in self.texts.items() if keyword.startswith("msgstr")] or [""]
-
-
 def read_po(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read messages and their translations; a plural gives two pairs, an obsolete message none."""
+    with open_uncompressed(path) as file:
+        encoding = declared_encoding(file.read(8192))
     header = _Header()
-    for entry in _po_entries(path):
-        message, forms = entry.texts.get("msgid", ""), entry.forms()
-        if not message:
+    for message in read_messages(FileText(path, read_text(path, encoding, errors="surrogateescape"), encoding)):
+        singular, forms = message.texts.get("msgid", ""), list(message.forms().values()) or [""]
+        if not singular:
             header = _read_header(forms[0])
             continue
-        for pair in _singular_and_plural(message, entry.texts.get("msgid_plural"), forms, header):
-            yield _directed_pair(pair, columns or languages, header, entry.line, FUZZY if entry.fuzzy else "", path)
+        for pair in _singular_and_plural(singular, message.texts.get("msgid_plural"), forms, header):
+            yield _directed_pair(pair, columns or languages, header, message.line, FUZZY if message.fuzzy else "", path)
 
 
 def _singular_and_plural(one: str, many: str | None, forms: list[str], header: _Header) -> Iterator[tuple[str, str]]:
@@ -75,54 +61,6 @@ def _directed_pair(pair: tuple[str, str], names: SideNames, header: _Header, lin
         return TextPair("", "", line, UNDECODABLE, str(path))
     source, target = reversed(pair) if is_reversed(names, header.language) else pair
     return TextPair(source, target, line, problem, str(path))
-
-
-def _po_entries(path: Path) -> Iterator[_Entry]:
-    with open_uncompressed(path) as file:
-        encoding = declared_encoding(file.read(8192))
-    entry = _Entry()
-    for number, raw in enumerate(read_byte_lines(path, encoding), 1):
-        line = raw.decode(encoding, errors="surrogateescape").strip()
-        # After a translation, a comment or the next message begins another entry.
-        if entry.last.startswith("msgstr") and line.startswith(("#", "msgctxt", "msgid")):
-            yield entry
-            entry = _Entry()
-        if line.startswith("#~"):  # an obsolete entry, whose flags stand before it and are not the next entry's
-            entry = _Entry()
-        elif line.startswith("#,"):
-            entry.fuzzy |= "fuzzy" in re.split(r"[\s,#]+", line)
-        elif line and not line.startswith("#"):
-            _add_line(path, entry, number, line)
-    if entry.texts:
-        yield entry
-
-
-def _add_line(path: Path, entry: _Entry, number: int, line: str) -> None:
-    """Add a keyword with its string, or a string that continues the last one."""
-    if keyword := _KEYWORD.match(line):
-        entry.last = keyword[1]
-        entry.line = entry.line or number
-        entry.texts[entry.last] = unescape_po(keyword[2])
-    elif (string := _STRING.match(line)) and entry.last:
-        entry.texts[entry.last] += unescape_po(string[1])
-    else:
-        raise DataError(f"{path}, line {number}: not gettext PO: {line[:40]!r}")
-
-
-def unescape_po(text: str) -> str:
-    """Return the text of a string literal of a PO file."""
-    return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]), text) if "\\" in text else text
-
-
-def declared_encoding(header: bytes) -> str:
-    """Return the encoding that the header of a catalogue declares; UTF-8 by default."""
-    found = re.search(rb"charset=([\w.:-]+)", header)
-    name = found[1].decode().lower() if found else "utf-8"
-    try:
-        usable = b"a".decode(name, errors="surrogateescape") == "a"
-    except (LookupError, UnicodeError):  # such as the CHARSET of a template
-        usable = False
-    return name if usable and name != "utf8" else "utf-8"
 
 
 def _read_header(text: str) -> _Header:
@@ -186,20 +124,15 @@ def flatten_json(path: Path) -> dict[str, str]:
     """Return the texts of a JSON catalogue by outer.inner.key, without the metadata of an ARB file."""
     text = read_text(path)
     try:
-        texts = dict(_leaves(_without_metadata(json.loads(text)), ""))
+        catalogue = json.loads(text)
+        if metadata := metadata_keys(catalogue):
+            catalogue = {key: value for key, value in catalogue.items() if key not in metadata}
+        texts = dict(_leaves(catalogue, ""))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON: {error}") from None
     if not texts and text.strip() not in ("{}", "[]"):
         raise DataError(f"{path}: no texts in it; a JSON catalogue holds keys and texts, nested or not")
     return texts
-
-
-def _without_metadata(catalogue: Any) -> Any:
-    """Leave out what ARB, the catalogues of Flutter, says about itself (@@locale) and about a message (@title beside title)."""
-    if not isinstance(catalogue, dict):
-        return catalogue
-    is_arb = any(key.startswith("@@") for key in catalogue)
-    return {key: value for key, value in catalogue.items() if not (key[:1] == "@" and (is_arb or key[1:] in catalogue))}
 
 
 def _leaves(value: Any, at: str) -> Iterator[tuple[str, str]]:

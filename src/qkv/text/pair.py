@@ -1,6 +1,6 @@
 """Pairs of texts with their file and line, as every reader of a parallel corpus yields them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +46,12 @@ def same_language(tag: str, wanted: str) -> bool:
     """Return whether a language tag such as en-US matches the wanted one (en, EN_us, en-US)."""
     tag, wanted = (name.lower().replace("_", "-") for name in (tag, wanted))
     return tag == wanted or tag.startswith(wanted + "-") or wanted.startswith(tag + "-")
+
+
+def match_language(tags: Iterable[str], wanted: str) -> str | None:
+    """Return the tag of a language among several; the same tag goes before a similar one (en for en-US)."""
+    near = [tag for tag in tags if tag and same_language(tag, wanted)]
+    return min(near, key=lambda tag: tag.lower() != wanted.lower(), default=None)
 
 
 def is_reversed(names: SideNames, target_language: str) -> bool:

@@ -10,7 +10,7 @@ from xml.parsers import expat
 
 from qkv.base.errors import DataError
 from qkv.text.files import open_uncompressed
-from qkv.text.pair import SideNames, TextPair, same_language
+from qkv.text.pair import SideNames, TextPair, match_language, same_language
 
 # Inline elements that hold code of the original document, not text.
 CODES = {"bpt", "ept", "it", "ph", "ut", "x", "bx", "ex"}
@@ -32,7 +32,8 @@ def read_tmx(path: Path, columns: SideNames, languages: SideNames) -> Iterator[T
         variants = _variants(element)
         found.update(dict.fromkeys(variants))
         names = names or _two_languages(path, variants, first)
-        source, target = (_text_in(variants, name) for name in names)
+        tags = [match_language(variants, name) for name in names]
+        source, target = (None if tag is None else variants[tag] for tag in tags)
         both += source is not None and target is not None
         problem = "language missing" if source is None or target is None else ""
         yield TextPair(source or "", target or "", number, problem, str(path))
@@ -59,13 +60,6 @@ def _two_languages(path: Path, variants: dict[str, str], first: str) -> tuple[st
         raise DataError(f"{path}: which languages? it has {', '.join(variants) or 'none'}; name two in columns:")
     left, right = variants
     return (right, left) if same_language(right, first) and not same_language(left, first) else (left, right)
-
-
-def _text_in(variants: dict[str, str], wanted: str) -> str | None:
-    """Return the text in the wanted language; an exact tag goes before a similar one (en for en-US)."""
-    near = [tag for tag in variants if tag and same_language(tag, wanted)]
-    near.sort(key=lambda tag: tag.lower() != wanted.lower())
-    return variants[near[0]] if near else None
 
 
 def read_xliff(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:

@@ -28,7 +28,7 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
         raise DataError(f"{path}: is nested too deeply") from None
     if not isinstance(catalogue, dict | list):
         raise DataError(f"{path}: no catalogue; an object with keys and texts is wanted")
-    metadata = _metadata_keys(catalogue)
+    metadata = metadata_keys(catalogue)
     segments: list[Segment] = []
     edits: list[Edit] = []
     untouched: list[str] = []
@@ -56,7 +56,7 @@ def _is_code(text: str) -> bool:
     return not has_letters(word) or _CODE.search(word.rstrip(".: \n")) is not None
 
 
-def _metadata_keys(catalogue: Any) -> set[str]:
+def metadata_keys(catalogue: Any) -> set[str]:
     """Return the top keys by which ARB describes itself (@@locale) and a message (@title beside title)."""
     keys = list(catalogue) if isinstance(catalogue, dict) else []
     is_arb = any(key.startswith("@@") for key in keys)

@@ -1,47 +1,24 @@
-"""gettext PO files: what is untranslated is filled in and marked fuzzy; comments, order and wrapping stay.
-
-The format is described in the manual of gettext, section "The Format of PO Files".
-"""
+"""gettext PO files: what is untranslated is filled in and marked fuzzy; comments, order and wrapping stay."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from qkv.base.errors import DataError
-from qkv.text.message_catalogues import declared_encoding, unescape_po
 from qkv.text.pair import same_language
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
 from qkv.text.translatable.plural_forms import PluralRule, plural_rule
+from qkv.text.translatable.po_messages import PoMessage, declared_encoding, read_messages
 
 WIDTH = 79  # of a line, as gettext's own tools wrap
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*(?=\")")
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _COUNT = re.compile(r"%\(?\w|\{|\d")  # signs of a message that names its count
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
-
-
-@dataclass
-class _Message:
-    """An entry of a PO file."""
-
-    line: int = 0
-    first: int = -1  # where its keywords begin
-    flags: Extent | None = None  # what follows "#," in its line of flags
-    texts: dict[str, str] = field(default_factory=dict)  # by keyword
-    strings: dict[str, Extent] = field(default_factory=dict)  # from the first quote to the last
-    keywords: dict[str, int] = field(default_factory=dict)  # where each keyword begins
-    fuzzy: bool = False
-
-    def forms(self) -> dict[str, str]:
-        """Return the translations by keyword."""
-        return {keyword: text for keyword, text in self.texts.items() if keyword.startswith("msgstr")}
 
 
 def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     """Parse a PO file; `language` is the target language where the header does not say."""
     source = decode(path, content, declared_encoding(content[:8192]))
-    messages = list(_messages(source))
+    messages = [_complete(source, message) for message in read_messages(source)]
     if not messages:
         raise DataError(f"{path}: no messages in it; is it a gettext PO file?")
     header = next((m for m in messages if m.texts["msgid"] == "" and "msgctxt" not in m.texts and "msgstr" in m.texts), None)
@@ -74,7 +51,7 @@ class _Writer:
         longest = max((end - start for start, end in source.lines() if source.text[start : start + 1] in '"m'), default=0)
         self.width = WIDTH if longest <= WIDTH + 1 else 0  # 0 if its lines are not wrapped
 
-    def singular(self, message: _Message) -> Segment:
+    def singular(self, message: PoMessage) -> Segment:
         """Return the segment of a message without a plural."""
         existing = message.texts["msgstr"]
 
@@ -84,7 +61,7 @@ class _Writer:
 
         return Segment((message.texts["msgid"],), message.line, write, (existing,), bool(existing) or message.fuzzy)
 
-    def plural(self, message: _Message, rule: PluralRule) -> Segment:
+    def plural(self, message: PoMessage, rule: PluralRule) -> Segment:
         """Return the segment of a message with a plural, whose translations fill the forms of the target language."""
         one, many = message.texts["msgid"], message.texts["msgid_plural"]
         singular = rule.singular_forms(bool(_COUNT.search(one)))
@@ -114,7 +91,7 @@ class _Writer:
                 existing = tuple(found[number] for number in sorted(found))
         return Segment(texts, message.line, write, existing, any(forms.values()) or message.fuzzy)
 
-    def _string(self, message: _Message, keyword: str, text: str) -> Edit:
+    def _string(self, message: PoMessage, keyword: str, text: str) -> Edit:
         return Edit(*message.strings[keyword], (self._quoted(keyword, text),))
 
     def _quoted(self, keyword: str, text: str) -> str:
@@ -127,7 +104,7 @@ class _Writer:
             lines = [part for line in lines for part in _wrapped(line, self.width - 2)]
         return self.source.newline.join(['""', *(f'"{line}"' for line in lines)])
 
-    def _fuzzy(self, message: _Message) -> Iterator[Edit]:
+    def _fuzzy(self, message: PoMessage) -> Iterator[Edit]:
         if message.fuzzy:
             return
         if message.flags:
@@ -148,48 +125,10 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
         yield part
 
 
-def _messages(source: FileText) -> Iterator[_Message]:
-    """Yield the messages of a file, header included, without obsolete ones."""
-    message, last = _Message(), ""
-    for start, end in source.lines():
-        line = source.text[start:end].lstrip("\ufeff")
-        start = end - len(line)
-        start += len(line) - len(line.lstrip())
-        line = line.strip()
-        if last.startswith("msgstr") and line.startswith(("#", "msgctxt", "msgid")) and not line.startswith("msgid_plural"):
-            yield _complete(source, message)
-            message, last = _Message(), ""
-        if line.startswith("#~"):
-            message, last = _Message(), ""
-        elif line.startswith("#,"):
-            message.flags = message.flags or Extent(start + 2, end)
-            message.fuzzy |= "fuzzy" in re.split(r"[\s,#]+", line)
-        elif line and not line.startswith("#"):
-            last = _read_line(source, message, Extent(start, start + len(line)), last)
-    if message.texts:
-        yield _complete(source, message)
-
-
-def _read_line(source: FileText, message: _Message, at: Extent, last: str) -> str:
-    """Read a keyword with its string, or a string that continues the last one; return the keyword."""
-    position = at.start
-    if keyword := _KEYWORD.match(source.text, at.start, at.end):
-        last, position = keyword[1], keyword.end()
-        if last in message.texts:
-            raise source.error(at.start, f"{last} occurs twice in one message; an empty line or a msgstr is missing")
-        message.line = message.line or source.line(at.start)
-        message.first = at.start if message.first < 0 else message.first
-        message.keywords[last] = at.start
-    string = _STRING.fullmatch(source.text, position, at.end)
-    if not string or not last:
-        raise source.error(at.start, f"not gettext PO: {source.text[at.start : at.end][:40]!r}")
-    message.texts[last] = message.texts.get(last, "") + unescape_po(string[1])
-    message.strings[last] = Extent(message.strings[last].start if last in message.strings else position, at.end)
-    return last
-
-
-def _complete(source: FileText, message: _Message) -> _Message:
-    """Return a message that has all its parts; refuse one that lacks some."""
+def _complete(source: FileText, message: PoMessage) -> PoMessage:
+    """Return a message that has all its parts; refuse one that lacks some, or that gettext would not read."""
+    if message.problem is not None:
+        raise message.problem
     wanted = "msgstr[0]" if "msgid_plural" in message.texts else "msgstr"
     if "msgid" not in message.texts or wanted not in message.texts:
         missing = wanted if "msgid" in message.texts else "msgid"
@@ -212,7 +151,7 @@ def _declared_rule(path: Path, header: str) -> PluralRule | None:
         raise DataError(f"{path}: Plural-Forms cannot be read: {error}; see the manual of gettext") from None
 
 
-def _header_edits(source: FileText, header: _Message, language: str, rule: PluralRule | None) -> Iterator[Edit]:
+def _header_edits(source: FileText, header: PoMessage, language: str, rule: PluralRule | None) -> Iterator[Edit]:
     """Yield edits that set the header's language, plural forms and encoding where they are missing or placeholders."""
     extent = header.strings["msgstr"]
     raw = source.text[slice(*extent)]

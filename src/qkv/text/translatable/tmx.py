@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qkv.base.errors import DataError
-from qkv.text.pair import SideNames, same_language
+from qkv.text.pair import SideNames, match_language
 from qkv.text.translatable.file import Edit, FileText, Segment, TranslatableFile
 from qkv.text.translatable.inline import SpanKind
 from qkv.text.translatable.xml import XmlElement, XmlText, parse_xml
@@ -37,10 +37,9 @@ def _language(variant: XmlElement) -> str:
 
 
 def _variant(variants: list[XmlElement], language: str) -> XmlElement | None:
-    """Return the variant in a language; an exact tag goes before a similar one."""
-    near = [variant for variant in variants if _language(variant) and same_language(_language(variant), language)]
-    near.sort(key=lambda variant: _language(variant).lower() != language.lower())
-    return near[0] if near else None
+    """Return the first variant in a language."""
+    tag = match_language(map(_language, variants), language)
+    return next((variant for variant in variants if _language(variant) == tag), None)
 
 
 def _segment(source: FileText, original: XmlElement, target: XmlElement | None, last: XmlElement, language: str) -> Segment:
