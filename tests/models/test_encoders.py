@@ -103,6 +103,21 @@ def test_electras_generator_is_as_large_as_published(size: str) -> None:
     assert small.layers == electra.ElectraConfig(**electra.SIZES[size]).layers
 
 
+def test_a_generator_may_be_less_deep_instead_of_narrower() -> None:
+    c = electra.ElectraConfig(**TINY, embedding_width=8, generator_size=1.0, generator_layers=1)
+    model = electra.Electra(c, VOCAB)
+    assert len(model.generator.encoder.layers) == 1 and len(model.discriminator.encoder.layers) == TINY["layers"] > 1
+    assert model.generator.encoder.config.width == TINY["width"]
+
+
+def test_queries_and_keys_may_start_larger() -> None:
+    torch.manual_seed(0)
+    c = electra.ElectraConfig(**{**TINY, "width": 64, "heads": 1}, embedding_width=64, query_key_deviation=64**-0.5)
+    query, key, value = electra.ElectraEncoder(c, VOCAB).layers[0].attention.qkv(torch.randn(500, 64)).chunk(3, -1)
+    scores = query @ key.T * 64**-0.5
+    assert 0.6 < scores.std() < 1 and value.std() < 0.2  # a truncated normal distribution has a deviation of 0.88
+
+
 def test_generator_and_discriminator_share_their_embeddings() -> None:
     model = electra.Electra(electra.ElectraConfig(**TINY, embedding_width=8, generator_size=0.5), VOCAB)
     large, small = model.discriminator.encoder, model.generator.encoder

@@ -42,6 +42,13 @@ def judged(**changed: Any) -> dict[str, str]:
     return {warning.problem: str(warning) for warning in health.judge(550, 1000, 50, HEALTHY | changed)}
 
 
+def test_states_may_be_alike_while_the_rate_rises() -> None:
+    values = {"loss": 5.0, "token_similarity/encoder.layers.1": 0.998}
+    health = Health()
+    assert health.judge(400, 2000, 500, values) == []
+    assert [warning.problem for warning in health.judge(500, 2000, 500, values)] == ["collapse-encoder.layers"]
+
+
 @pytest.mark.parametrize(
     ("changed", "problem", "words"),
     [

@@ -88,7 +88,7 @@ def _free_keys(recipe: Recipe, started: Any) -> set[str]:
     """Return further keys that this recipe may change."""
     free: set[str] = set()
     if FAMILIES[started.kind].networks and read_network_run(Path(recipe.start or "")).generator is None:
-        free.add("generator_size")  # an imported ELECTRA has no generator, so that a new one may have any size
+        free |= {"generator_size", "generator_layers"}  # an imported ELECTRA has no generator: a new one may have any shape
     if recipe.model is not None and not recipe.model.one_text_per_row and not started.one_text_per_row:
         free.add("attention")  # full, window and bigbird attention have the same weights
     return free

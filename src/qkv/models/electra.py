@@ -3,7 +3,8 @@
 Generator and discriminator are BERTs whose embeddings may be narrower than the layers and are then projected. As in the authors'
 code, both share the embeddings of tokens, positions and segments and the norm over them, and each has its own projection.
 Departures: no dropout on attention probabilities, see bert.py; the discriminator's output bias starts at the expected share of
-replaced tokens, see `Electra`.
+replaced tokens, see `Electra`; a generator may have fewer layers instead of narrower ones (`generator_layers`), and queries and
+keys may start larger (`query_key_deviation`).
 """
 
 import math
@@ -16,6 +17,7 @@ from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.models.bert import Bert
 from qkv.models.family import Family
+from qkv.parts.attention import SelfAttention
 from qkv.parts.encoder import BertEmbedding, EncoderConfig, TokenPositionEmbedding
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.token_scores import masked_each
@@ -28,9 +30,13 @@ class ElectraConfig(EncoderConfig):
     embedding_width: int = Field(default=768, gt=0)
     # The generator's width, feed-forward width and heads, as a fraction of the discriminator's.
     generator_size: float = Field(default=1 / 3, gt=0, le=1)
+    generator_layers: int | None = Field(default=None, gt=0)  # as many as the discriminator has when not given
+    # Standard deviation of the initial weights of queries and keys. With BERT's 0.02, attention is nearly uniform in a narrow
+    # network at first; with width^-0.5 its scores have a deviation of about 1.
+    query_key_deviation: float = Field(default=0.02, gt=0)
 
     def generator_config(self) -> "ElectraConfig":
-        """Return the shape of the generator: as deep as the discriminator, but narrower."""
+        """Return the shape of the generator: narrower than the discriminator, or less deep."""
         sizes = {name: max(1, round(getattr(self, name) * self.generator_size)) for name in ("width", "feedforward", "heads")}
         where = f"model.generator_size {self.generator_size:g}"
         if sizes["width"] % sizes["heads"]:
@@ -38,7 +44,8 @@ class ElectraConfig(EncoderConfig):
                 f"{where} gives the generator a width of {sizes['width']} and {sizes['heads']} heads, which do not divide it; "
                 "choose another fraction"
             )
-        return parse(ElectraConfig, {**self.model_dump(), **sizes, "generator_size": 1.0}, where)
+        shape = {**sizes, "layers": self.generator_layers or self.layers, "generator_size": 1.0, "generator_layers": None}
+        return parse(ElectraConfig, {**self.model_dump(), **shape}, where)
 
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -57,6 +64,11 @@ class ElectraEncoder(Bert):
 
     def __init__(self, c: ElectraConfig, vocab: int, embedding: TokenPositionEmbedding | None = None):
         super().__init__(c, vocab, BertEmbedding(c, vocab, c.embedding_width) if embedding is None else embedding)
+        deviation = c.query_key_deviation
+        for part in self.modules():
+            if isinstance(part, SelfAttention):
+                queries_keys = part.qkv.weight.data[: 2 * c.width]
+                nn.init.trunc_normal_(queries_keys, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
 class Electra(nn.Module):

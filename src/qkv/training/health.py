@@ -74,7 +74,7 @@ class Health:
             self.norms.append(norm)
         if step >= MIN_STEPS:
             settled = is_settled(step, steps, warmup)
-            self._judge_states(values, settled, problems)
+            self._judge_states(values, step >= warmup, settled, problems)
             if settled:
                 self._judge_loss(values, problems)
         measured = "update_ratio" in values  # other reports know only the gradient
@@ -149,9 +149,10 @@ class Health:
                 "the network no longer learns; lower training.learning_rate and begin again"
             )
 
-    def _judge_states(self, values: Mapping[str, Any], settled: bool, problems: dict[str, str]) -> None:
+    def _judge_states(self, values: Mapping[str, Any], warmed_up: bool, settled: bool, problems: dict[str, str]) -> None:
         for stack, (name, similarity) in last_layers(values).items():
-            if similarity > COLLAPSED:
+            # While the rate rises, a network that learns token frequencies has such states too, and leaves them.
+            if warmed_up and similarity > COLLAPSED:
                 problems[f"collapse-{stack}"] = (
                     f"the states of all tokens after {name} are nearly the same (mean cosine {similarity:.4f}): the network has "
                     "collapsed; lower training.learning_rate, lengthen training.warmup, or enlarge training.batch_tokens"
