@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from interpreted_kernels import patch_once_per_launch
 from qkv.base import graphs
 from qkv.base.rows import Rows
 from qkv.data.batches import make_batch
@@ -29,6 +30,8 @@ from qkv.training.checkpoints import named_weights
 
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
     pytest.skip("this is for Triton's interpreter, where there is no GPU", allow_module_level=True)
+
+patch_once_per_launch()
 
 
 def texts(rng: np.random.Generator, rows: int) -> list[list[np.ndarray]]:
