@@ -1,6 +1,8 @@
 """Compile every Triton kernel for GPUs of two generations, as far as machine code: no GPU is needed for that.
 
 A script of its own, run by test_kernels.py: under Triton's interpreter, which the other tests use, nothing is compiled.
+Attention takes seconds to compile, so each generation has its half of the combinations of constants: every value of a constant is
+compiled for both, and every combination for one.
 """
 
 from typing import Any
@@ -27,8 +29,7 @@ from qkv.parts.kernels import (
 
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
 ROW = {"T": "i32", "S": "i32", "bias_row": "i32", "step": "i32", "scale": "fp32"}
-SHAPE = {"H": 8, "K": 64, "CAUSAL": True, "BIASED": False, "BT": 128, "BS": 128, "BK": 64}
-SHAPE |= {"Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
+SHAPE = {"H": 8, "Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
 DROP = {"threshold": "i64", "grown": "fp32"}
 NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
 
@@ -40,15 +41,33 @@ LOOK_BACK = {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, "GRAD_SCORES
 LISTED = {"QKV": BF16} | dict.fromkeys(("TEXT", "POSITION", "CHOSEN", "ENTRIES", "START", "COUNT", "BEGIN"), I32)
 LISTED |= {"GRAD_QKV": BF16, "scale": "fp32"} | dict.fromkeys(("T", "blocks", "entries", "radius", "global_tokens"), "i32")
 LOOKED_BACK = {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32}
+BLOCK_SPARSE = (
+    block_sparse.block_sparse_forward,
+    block_sparse.block_sparse_backward_queries,
+    block_sparse.block_sparse_backward_keys,
+)
 OPTIONS = ("num_warps", "num_stages")
 ALIGNED = ("bias_row", "step", "bias_step")
 SLIDE = {"QUERIES": I32, "KEYS": I32, "scale": "fp32"} | dict.fromkeys(("B", "N", "S", "L", "step", "bias_step"), "i32")
 
 
+def short_rows(kernel: Any, head_width: int, causal: bool, biased: bool) -> dict[str, Any]:
+    if head_width == 64:
+        blocks = {"BT": 128, "BS": 128}
+    elif kernel is attention._attend_forward:
+        blocks = {"BT": 32, "BS": 128}
+    else:
+        blocks = {"BT": attention.WIDEST_FORWARD, "BS": attention.WIDEST_FORWARD}
+    return attention_rows(kernel, head_width, causal, biased) | blocks
+
+
 def wide_rows(kernel: Any, head_width: int, causal: bool, biased: bool) -> dict[str, Any]:
-    blocks = {name: value for name, value in SHAPE.items() if name not in ("BT", "BS")}
-    blocks |= {"K": head_width, "BK": head_width, "CAUSAL": causal, "BIASED": biased}
-    return {**blocks, **wide.sizes(kernel, head_width, causal), **({"LEARNED": biased} if "LEARNED" in kernel.arg_names else {})}
+    return attention_rows(kernel, head_width, causal, biased) | wide.sizes(kernel, head_width, causal)
+
+
+def attention_rows(kernel: Any, head_width: int, causal: bool, biased: bool) -> dict[str, Any]:
+    learned = {"LEARNED": biased} if "LEARNED" in kernel.arg_names else {}
+    return {**SHAPE, "K": head_width, "BK": head_width, "CAUSAL": causal, "BIASED": biased, **learned}
 
 
 def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False) -> dict[str, Any]:
@@ -56,38 +75,57 @@ def listed_blocks(kernel: Any, head_width: int, block: int, exact: bool = False)
     return {"H": 8, "K": head_width, "BK": head_width, "R": 3, **blocks}
 
 
-KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its arguments' types, its constants' values
-    (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, SHAPE),
-    (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, {**SHAPE, "BIASED": True}),
-    (attention._attend_forward, {**LOOK, "OUT": BF16, **ROW}, {**SHAPE, "BIASED": True, "BT": 32, "K": 128, "BK": 128}),
-    *(
-        (attention._attend_backward, {**LOOK_BACK, **ROW}, {**shape, "BIASED": biased, "LEARNED": biased})
-        for biased in (False, True)
-        for shape in (SHAPE, {**SHAPE, "K": 128, "BK": 128, "BT": attention.WIDEST_FORWARD, "BS": attention.WIDEST_FORWARD})
-    ),
-    *(
-        (
-            kernel,
-            {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, "BIAS": BF16, **types, **ROW},
-            wide_rows(kernel, each, causal, biased),
-        )
-        for each, causal, biased in (
-            (64, True, False),
-            (64, False, False),
-            (128, True, False),
-            (64, True, True),
-            (64, False, True),
-            (128, False, True),
-        )
-        for kernel, types in (
-            (wide.wide_forward, {"OUT": BF16, "LOG": F32}),
+SHORT = {  # per generation: the width of a head, causal, biased
+    80: ((64, True, False), (128, True, True)),
+    90: ((64, True, True), (128, True, False)),
+}
+WIDE = {  # every two values of constants together; the one that takes most shared memory is of the generation that has less
+    80: ((64, True, False), (64, False, True), (128, True, True), (128, False, False)),
+    90: ((64, True, True), (64, False, False), (128, True, False), (128, False, True)),
+}
+EXACT = {80: 128, 90: 64}  # the width of a head in float32, without tensor cores: the wider takes most shared memory
+
+Kernel = tuple[Any, dict[str, str], dict[str, Any]]  # a kernel, its arguments' types, its constants' values
+
+
+def attention_kernels(generation: int) -> list[Kernel]:
+    return [
+        *(
+            (kernel, types | ROW, short_rows(kernel, *constants))
+            for constants in SHORT[generation]
+            for kernel, types in (
+                (attention._attend_forward, {**LOOK, "OUT": BF16}),
+                (attention._attend_backward, LOOK_BACK),
+            )
+        ),
+        *(
             (
-                wide.wide_backward_queries,
-                {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, "GRAD_SCORES": BF16},
-            ),
-            (wide.wide_backward_keys, {"GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16}),
-        )
-    ),
+                kernel,
+                {"Q": BF16, "KV": BF16, "FROM": I32, "TO": I32, "BIAS": BF16, **types, **ROW},
+                wide_rows(kernel, *constants),
+            )
+            for constants in WIDE[generation]
+            for kernel, types in (
+                (wide.wide_forward, {"OUT": BF16, "LOG": F32}),
+                (
+                    wide.wide_backward_queries,
+                    {"GRAD": BF16, "OUT": BF16, "LOG": F32, "MEAN": F32, "GRAD_Q": BF16, "GRAD_SCORES": BF16},
+                ),
+                (wide.wide_backward_keys, {"GRAD": BF16, "LOG": F32, "MEAN": F32, "GRAD_KV": BF16}),
+            )
+        ),
+        *(
+            (
+                kernel,
+                dict.fromkeys(LISTED | LOOKED_BACK, F32) | {n: t for n, t in LISTED.items() if t != BF16},
+                listed_blocks(kernel, EXACT[generation], 64, exact=True),
+            )
+            for kernel in BLOCK_SPARSE
+        ),
+    ]
+
+
+KERNELS: list[Kernel] = [
     *(
         (kernel, {**SLIDE, **types}, {"H": 8, "OWN": two_stream.OWN, "AT_ONCE": two_stream.AT_ONCE})
         for kernel, types in (
@@ -98,23 +136,7 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
     *(
         (kernel, LISTED | LOOKED_BACK, listed_blocks(kernel, each, block))
         for each, block in ((64, 16), (64, 64), (128, 128))
-        for kernel in (
-            block_sparse.block_sparse_forward,
-            block_sparse.block_sparse_backward_queries,
-            block_sparse.block_sparse_backward_keys,
-        )
-    ),
-    *(
-        (kernel, dict.fromkeys(LISTED | LOOKED_BACK, F32) | {n: t for n, t in LISTED.items() if t != BF16}, blocks)
-        for kernel, blocks in (
-            (kernel, listed_blocks(kernel, each, 64, exact=True))
-            for each in (64, 128)
-            for kernel in (
-                block_sparse.block_sparse_forward,
-                block_sparse.block_sparse_backward_queries,
-                block_sparse.block_sparse_backward_keys,
-            )
-        )
+        for kernel in BLOCK_SPARSE
     ),
     *(
         (
@@ -174,7 +196,7 @@ KERNELS: list[tuple[Any, dict[str, str], dict[str, Any]]] = [  # a kernel, its a
 SHARED = {80: 99 << 10, 90: 227 << 10}  # bytes that a program may use; of the first generation, the smaller GPUs' (8.6, 8.9)
 
 for generation in SHARED:
-    for kernel, types, given in KERNELS:
+    for kernel, types, given in attention_kernels(generation) + KERNELS:
         constants = {name: value for name, value in given.items() if name not in OPTIONS}
         options = {"num_warps": 4} | {name: value for name, value in given.items() if name in OPTIONS}
         signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
