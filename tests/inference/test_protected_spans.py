@@ -175,6 +175,11 @@ def test_tags_without_words_that_attend_to_them_take_the_word_of_their_first(pie
     assert shy.translate(["the <b>.</b> is"]) == ["you <b>see</b> it"]
 
 
+def test_a_link_is_never_without_a_word_while_there_is_one(pieces: Tokenizer) -> None:
+    first = FakeEngine(lambda ids: pieces.encode("you see it"), lambda s, t: torch.eye(1, len(s)).expand(len(t) + 1, -1))
+    assert translator(pieces, first).translate(["the <b>house</b> <0>is</0>"]) == ["<b>you</b> <0>see</0> it"]
+
+
 def test_tags_around_a_whole_text_are_not_read(pieces: Tokenizer) -> None:
     for text in ("<b>the house</b>", "<0><b> the house </b></0>"):
         assert sentences(pieces, text) == ["the house"]

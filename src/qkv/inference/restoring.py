@@ -302,8 +302,10 @@ class _Placement:
                 best, first, last = total, begin, number + 1
             if total < 0:
                 total, begin = 0, number + 1
-        if first < 0:  # no word of its own: that of its first source word
-            first = next((self.to_target[i] for i in sorted(inside) if self._is_free(self.to_target[i], window)), -1)
+        if first < 0 and inside:  # no word of its own: the free one next to that of its first source word
+            wanted = self.to_target[min(inside)]
+            free = (number for number in range(*window.words) if self._is_free(number, window))
+            first = min(free, key=lambda number: abs(number - wanted), default=-1)
             last = first + 1
         if first < 0:  # between the words of others
             at = max((end for _, _, end in window.taken), default=self._place_standalone(code, window))
