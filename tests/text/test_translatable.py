@@ -461,6 +461,16 @@ def test_docx_keeps_formatting_links_fields_and_everything_else(tmp_path: Path) 
     assert f"<w:p><w:pPr><w:jc/></w:pPr>{runs}</w:p><w:p><w:r><w:t>7</w:t></w:r></w:p>" in found
 
 
+def test_docx_joins_runs_that_only_the_spelling_checker_tells_apart(tmp_path: Path) -> None:
+    run = "<w:r><w:rPr>{}</w:rPr><w:t>{}</w:t></w:r>"
+    american, bold = '<w:lang w:val="en-US"/>', '<w:b/><w:lang w:val="en-GB"/>'
+    runs = f"{run.format(american, 'The de')}{run.format('<w:noProof/>', 'vice is ')}{run.format(bold, 'off')}"
+    path = docx(tmp_path / "a.docx", f"<w:p>{runs}</w:p>")
+    plan = plan_files([path])
+    assert [segment.texts for segment in plan.files[0].parsed.segments] == [("The device is <g1>off</g1>",)]
+    assert translate_plan(plan, list).content == path.read_bytes()  # the identity
+
+
 def test_what_is_no_docx_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     path.write_bytes(b"PK\3\4 damaged")

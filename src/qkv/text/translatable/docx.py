@@ -23,6 +23,7 @@ from qkv.text.translatable.xml import XmlElement, parse_xml
 _PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 _AROUND_RUNS = {"hyperlink", "ins", "smartTag"}
 _DROPPED = {"proofErr", "lastRenderedPageBreak"}  # Word makes them anew
+_NOT_FORMATTING = {"lang", "noProof"}  # properties of a run for the spelling checker, which split words into several runs
 MOST_BYTES = 1 << 29  # of an unpacked part
 
 Raw = tuple[str | Extent, ...]
@@ -177,7 +178,7 @@ class _Paragraph:
         self.has_open_field |= bool(field)
 
     def _run(self, run: XmlElement) -> Iterator[_RunText | Raw]:
-        properties = "".join(self.source.text[child.tag.start : child.end] for child in run.children("rPr"))
+        properties = "".join(self._formatting(child) for child in run.children("rPr"))
         for child in run.content:
             if not isinstance(child, XmlElement) or child.name in _DROPPED or child.name == "rPr":
                 continue
@@ -185,6 +186,12 @@ class _Paragraph:
                 yield _RunText(properties, html.unescape(self.source.text[slice(*child.inside)]))
             else:
                 yield (f"<{run.raw_name}>{properties}", Extent(child.tag.start, child.end), f"</{run.raw_name}>")
+
+    def _formatting(self, properties: XmlElement) -> str:
+        """Return a run's properties as XML, without those that are not formatting."""
+        kept = [self.source.text[node.tag.start : node.end] for node in properties.content
+                if isinstance(node, XmlElement) and node.name not in _NOT_FORMATTING]  # fmt: skip
+        return f"<{properties.raw_name}>{''.join(kept)}</{properties.raw_name}>" if kept else ""
 
 
 def _field_marks(node: XmlElement, prefix: str, kind: str) -> list[XmlElement]:
