@@ -205,7 +205,7 @@ def test_icu_branches_are_whole_sentences_and_nested_choices_are_left(tmp_path: 
         report.content.decode()
         == f'{{"one": "{{n, plural, one {{YOU HAVE # FILE LEFT}} other {{YOU HAVE # FILES LEFT}}}}", "nested": "{nested}"}}'
     )
-    assert report.translated == 1 and report.left == 1 and "nested: an ICU message" in report.problems[0]
+    assert report.translated == 1 and report.left == 1 and "more than one choice: '{a, select" in report.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,37 @@ def test_icu_messages_that_are_left_say_why(tmp_path: Path, message: str, reason
     path = tmp_path / "a.json"
     path.write_text(f'{{"a": "text",\n"b": "{message}"}}', encoding="utf-8")
     [problem] = translate_plan(plan_files([path]), list).problems
-    assert problem.startswith(f"{path}, line 2: b: an ICU message") and reason in problem
+    assert problem.startswith(f"{path}, line 2: left as it was: an ICU message") and reason in problem
+
+
+def test_icu_branches_are_translated_in_catalogues_of_all_formats(tmp_path: Path) -> None:
+    message, done = "{n, plural, one {# file} other {# files}}", "{n, plural, one {# FILE} other {# FILES}}"
+    po = f'msgid "{message}"\nmsgstr ""\n'
+    assert translated(tmp_path, "a.po", po, upper) == f'#, fuzzy\nmsgid "{message}"\nmsgstr "{done}"\n'
+    unit = '<xliff version="1.2"><file source-language="en"><trans-unit><source>{}</source></trans-unit></file></xliff>'
+    assert f">{done}</target>" in translated(tmp_path, "a.xlf", unit.format(message), upper)
+    tmx = f'<tmx><body><tu><tuv xml:lang="en"><seg>{message}</seg></tuv></tu></body></tmx>'
+    assert f"<seg>{done}</seg>" in translated(tmp_path, "a.tmx", tmx, upper)
+    assert translated(tmp_path, "a.csv", f'en,de\n"{message}",\n', upper) == f'en,de\n"{message}","{done}"\n'
+    shown = f'Sent <x id="ICU" equiv-text="{message}"/>'  # the choice is a unit of its own
+    assert f">SENT {shown[5:]}</target>" in translated(tmp_path, "a.xlf", unit.format(shown), upper)
+
+
+def test_icu_messages_with_elements_inside_are_left_and_listed(tmp_path: Path) -> None:
+    message = '{VAR_PLURAL, plural, =1 {one file} other {<x id="INTERPOLATION"/> files}}'
+    path = tmp_path / "a.xlf"
+    head = '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
+    units = f"<trans-unit><source>{message}</source></trans-unit>\n<trans-unit><source>{message}</source>"
+    path.write_text(f"{head}{units}<target>{message}</target></trans-unit></body></file></xliff>", encoding="utf-8")
+    for all_segments, problems in ((False, 1), (True, 2)):
+        report = translate_plan(plan_files([path], all_segments=all_segments), lambda texts: [upper(text) for text in texts])
+        assert report.content == path.read_bytes() and (report.translated, report.left) == (0, 2)
+        assert len(report.problems) == problems
+        assert report.problems[0].startswith(f"{path}, line 1: left as it was: an ICU message with inline elements")
+    po = tmp_path / "a.po"
+    po.write_text('msgid "{n, plural, other {a}}"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', encoding="utf-8")
+    report = translate_plan(plan_files([po], options=EN_DE), list)
+    assert report.content == po.read_bytes() and "plural forms of its format too" in report.problems[0]
 
 
 def test_quotes_of_icu_are_kept_and_none_is_added(tmp_path: Path) -> None:
