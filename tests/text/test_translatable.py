@@ -348,7 +348,21 @@ def test_a_translation_that_loses_markup_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "translation", "problem"),
     [
-        ("%d of %s", "%s von %d", ""),
+        ("%d of %s", "%s von %d", "the translation has '%s' before '%d'"),
+        ("%1$d of %2$s", "%2$s von %1$d", ""),
+        ("%(a)d of %(b)s", "%(b)s von %(a)d", ""),
+        ("{:d} of {:s}", "{:s} von {:d}", "the translation has '{:s}' before '{:d}'"),
+        (
+            "{% if a %}x{% endif %}",
+            "{% endif %}x{% if a %}",
+            "the translation has '{% endif %}' before '{% if a %}'",
+        ),
+        (
+            "{{#if a}}x{{/if}}",
+            "{{/if}}x{{#if a}}",
+            "the translation has '{{/if}}' before '{{#if a}}'",
+        ),
+        ("{{a}} of {{b}}", "{{b}} von {{a}}", ""),
         ("%d%% of %s", "%d % von %s", "the translation lacks '%%' and adds '%'"),
         ("%s files", "Dateien", "the translation lacks '%s'"),
         ("a file", "eine %s Datei", "the translation adds '%s'"),
@@ -369,6 +383,22 @@ def test_a_translation_with_other_placeholders_or_none_at_all_is_not_written(
     assert (report.translated, report.left) == ((0, 1) if problem else (1, 0))
     assert (report.content == path.read_bytes()) == bool(problem)
     assert translate_plan(plan_files([path]), lambda _: ["x"], protect=None).translated == 1
+
+
+def test_arguments_and_commands_that_are_markup_keep_their_order_too(tmp_path: Path) -> None:
+    exchange = {
+        'A <ph id="1">%d</ph> b <ph id="2">%s</ph>': 'A <ph id="2">%s</ph> b <ph id="1">%d</ph>',
+        "Hi {% if a %}you{% endif %} all": "Hi {% endif %}you{% if a %} all",
+    }
+    for name, content in (
+        ("a.xlf", '<xliff version="1.2"><file source-language="en"><trans-unit><source>{}</source></trans-unit></file></xliff>'),
+        ("a.html", "<p>{}</p>"),
+    ):
+        source = list(exchange)[name == "a.html"]
+        path = tmp_path / name
+        path.write_text(content.replace("{}", source), encoding="utf-8")
+        report = translate_plan(plan_files([path]), lambda texts: [exchange[text] for text in texts])
+        assert report.content == path.read_bytes() and "before" in report.problems[0]
 
 
 def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
