@@ -108,7 +108,7 @@ EXPECTED = {
     "table.csv": [('a; "b"',), ("two\nlines",), ("plain",)],
     "table.tsv": [('a "quoted" word',), ("second",)],
     "film.srt": [("<i>Two lines of text</i>",), ("Yes.",), ("No.",)],
-    "film.vtt": [("<v Bob>Tom & <c.loud>Jerry</c>",), ("Last",)],
+    "film.vtt": [("Tom & <c.loud>Jerry</c>",), ("Last",)],
     "page.html": [
         ("A & B",), ("What it is",), ("Go 'there'",),
         ("Click <a href=\"#\" title=\"Go 'there'\">he\u00a0re</a>, then <code>run</code>.",), ("Next<!-- c --> line",),
@@ -309,6 +309,29 @@ def test_a_translator_of_subtitles_reads_words_without_what_is_around_them(tmp_p
     for words in ("Two lines\nof text", "Who are you?", "Tom", "here.", "First.", "After", "2 more.", "degrees", ">a<", ">b<"):
         content = content.replace(words, words.upper())
     assert found == content
+
+
+def test_an_unclosed_voice_of_webvtt_stays_at_the_beginning_of_its_cue(tmp_path: Path) -> None:
+    cues = [
+        "<v Roger Bingham>In <i>New</i> York",
+        "<v.loud Ann>Here\nthere",
+        "<v A>Yes\n<v B>No",
+        "<v A>So</v> <v B>What</v>",
+    ]
+    read = []
+
+    def translate(text: str) -> str:
+        read.append(str(text))
+        return upper(text)
+
+    times = "\n\n00:01.000 --> 00:02.000\n"
+    found = translated(tmp_path, "a.vtt", times.join(["WEBVTT", *cues]), translate)
+    assert read == ["In <i>New</i> York", "Here there", "Yes", "No", "<v A>So</v> <v B>What</v>"]
+    assert found.split(times)[1:4] == [
+        "<v Roger Bingham>IN <i>NEW</i> YORK",
+        "<v.loud Ann>HERE\nTHERE",
+        "<v A>YES\n<v B>NO",
+    ]
 
 
 def test_tags_around_a_whole_text_stay_outside_of_what_is_read(tmp_path: Path) -> None:
