@@ -195,6 +195,16 @@ def test_tmx_gets_variants_and_csv_cells(tmp_path: Path) -> None:
     assert translated(tmp_path, "a.csv", table, upper) == 'en,note,de\none,x,ONE\n"a, b",y,"A, B"\nthree,z,drei\n'
 
 
+@pytest.mark.parametrize(("columns", "missing"), [(("2", "9"), 9), (("9", "2"), 9), (("0", "2"), 0), (("2", "4"), 4)])
+def test_columns_that_a_table_lacks_are_refused(tmp_path: Path, columns: tuple[str, str], missing: int) -> None:
+    for name, table in (("a.csv", "id,text,other\n1,one,\n"), ("a.tsv", "1\tone\t\n2\ttwo\n")):
+        path = tmp_path / name
+        path.write_text(table, encoding="utf-8")
+        with pytest.raises(QkvError, match=rf"{name}: no column {missing}; it has 3; name two of them, such as --set columns="):
+            plan_files([path], options=ReadOptions(columns=columns))
+    assert translated(tmp_path, "one.tsv", "one\ntwo\n", upper) == "one\tONE\ntwo\tTWO\n"
+
+
 def test_icu_branches_are_whole_sentences_and_nested_choices_are_left(tmp_path: Path) -> None:
     one = "You have {n, plural, one {# file} other {# files}} left"
     nested = "{a, select, x {{n, plural, other {#}}} other {b}}"
@@ -468,6 +478,7 @@ BAD = {
     "broken.xlf": (b"<xliff version='1.2'>\n<file><source>", "line 2: not well-formed XML"),
     "bomb.xlf": (b'<!DOCTYPE x [<!ENTITY a "b">]><xliff version="1.2"/>', "entities"),
     "deep.xlf": (b"<a>" * 300 + b"</a>" * 300, "nested more than 200 deep"),
+    "mark.csv": (b"\xef\xbb\xbf", "no text to translate"),
     "quote.csv": (b'source,target\none,\n"two,\n', "line 3: the quote of a cell is not closed"),
     "other.xlf": (b"<html/>", "not XLIFF; its root element is <html>"),
     "language.xlf": (b'<xliff version="2.0" srcLang="fr"/>', "is fr -> ?, not en -> de"),
