@@ -524,6 +524,28 @@ def test_other_encodings_stay_where_they_have_all_characters(tmp_path: Path) -> 
     assert written == srt.read_bytes().replace("hi".encode("utf-16-le"), "日".encode("utf-16-le"))
 
 
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        '<meta charset="iso-8859-1">',
+        "<!-- <meta charset=utf-8> --><META content='text/html; charset=ISO-8859-1' http-equiv=Content-Type>",
+        '<?xml version="1.0" encoding="latin1"?>',
+    ],
+)
+def test_pages_are_read_in_the_encoding_that_they_declare(tmp_path: Path, declaration: str) -> None:
+    path = tmp_path / "a.html"
+    path.write_bytes(f"{declaration}<p title='caf\xe9'>Caf\xe9</p>".encode("latin-1"))
+    plan = plan_files([path])
+    assert [segment.texts for segment in plan.files[0].parsed.segments] == [("café",), ("Café",)]
+    written = translate_plan(plan, lambda texts: [f"“{text}” 日" for text in texts]).content
+    assert written == f"{declaration}<p title='&#8220;caf\xe9&#8221; &#26085;'>&#8220;Caf\xe9&#8221; &#26085;</p>".encode(
+        "latin-1"
+    )
+    path.write_bytes(f"{declaration}<p>A \x93b\x94</p>".encode("latin-1"))
+    assert plan_files([path]).files[0].parsed.segments[0].texts == ("A “b”",)
+    assert translate_plan(plan_files([path]), lambda _: ["“b”"]).content.endswith(b"<p>\x93b\x94</p>")
+
+
 def docx(path: Path, body: str) -> Path:
     """Write a document with these paragraphs."""
     names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'

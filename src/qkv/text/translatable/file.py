@@ -139,6 +139,15 @@ class FileText:
         return DataError(f"{self.path}, line {self.line(position)}: {message}")
 
 
+def usable_encoding(name: str) -> str:
+    """Return a declared encoding that extends ASCII; UTF-8 in place of any other, such as the CHARSET of a PO template."""
+    try:
+        usable = b"a".decode(name, errors="surrogateescape") == "a"
+    except (LookupError, UnicodeError):
+        usable = False
+    return name.lower() if usable and name.lower() != "utf8" else "utf-8"
+
+
 def decode(path: Path, content: bytes, encoding: str = "utf-8") -> FileText:
     """Decode a file by its byte order mark, which stays the first character of the text, or else by an encoding."""
     encoding = next((name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), encoding)
