@@ -434,6 +434,13 @@ def test_arguments_and_commands_that_are_markup_keep_their_order_too(tmp_path: P
         assert report.content == path.read_bytes() and "before" in report.problems[0]
 
 
+def test_a_translation_adds_no_white_space_around_a_text(tmp_path: Path) -> None:
+    content = "one\n  two \n- three\n"
+    assert translated(tmp_path, "a.txt", content, lambda text: f" {text.upper()} \n") == content.upper()
+    page = "<p>one <b>two</b></p>"
+    assert translated(tmp_path, "a.html", page, lambda text: f"{upper(text)}\u00a0 ") == "<p>ONE <b>TWO</b></p>"
+
+
 def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
     long = "This is a long line that was broken in the middle\\nof a sentence."
     asked: list[str] = []
