@@ -191,6 +191,12 @@ def test_tmx_gets_variants_and_csv_cells(tmp_path: Path) -> None:
     found = translated(tmp_path, "a.tmx", f"<tmx><body>{unit.format('')}</body></tmx>", upper)
     added = '\n <tuv xml:lang="de"><seg>A &lt; B</seg></tuv>'
     assert found == f"<tmx><body>{unit.format(added)}</body></tmx>"
+    for others, tag in ((["de-DE"], "de-DE"), (["DE"], "DE"), (["de-DE", "de-AT"], "de"), (["fr-FR"], "de")):
+        done = "".join(
+            f'<tu><tuv xml:lang="en"><seg>b</seg></tuv><tuv xml:lang="{each}"><seg>c</seg></tuv></tu>' for each in others
+        )
+        found = translated(tmp_path, "a.tmx", f"<tmx><body>{unit.format('')}{done}</body></tmx>", upper)
+        assert f'\n <tuv xml:lang="{tag}"><seg>A &lt; B</seg></tuv>' in found
     table = 'en,note,de\none,x,\n"a, b",y\nthree,z,drei\n'
     assert translated(tmp_path, "a.csv", table, upper) == 'en,note,de\none,x,ONE\n"a, b",y,"A, B"\nthree,z,drei\n'
 
