@@ -30,6 +30,8 @@ def found(text: str, *expressions: str) -> list[str]:
          "{n, plural, =0 {none} one {# item of {name}} other {# items}}"]),
         ("<%= x > 1 %> $(VAR) %{name} #{x} $(5)", ["<%= x > 1 %>", "$(VAR)", "%{name}", "#{x}"]),
         ("%1 of %2, %L3; 100 %1 5%1 %50 %1,5 %1a", ["%1", "%2", "%L3"]),
+        ("Loading %1%, %12% of %2%. 100 %1% 5%1% %1%%", ["%1%", "%12%", "%2%", "%%"]),
+        ("Hi { name }, ${ a.b } { 0 } {name } { a b } {   a }", ["{ name }", "${ a.b }", "{ 0 }", "{name }"]),
         ("(http://x.org/a_(b)) (see www.x.org/a). [x](http://x.org/a)", ["http://x.org/a_(b)", "www.x.org/a", "http://x.org/a"]),
         ("i<b and c>d, i<b && c>d, <input disabled> <a {x}> <a b = 'c>d' e=f/>", [
          "<input disabled>", "<a {x}>", "<a b = 'c>d' e=f/>"]),
@@ -80,6 +82,9 @@ def test_tags_in_pairs_are_open_and_close_and_others_are_alone() -> None:
         "<%",
         "{0:",
         "%1",
+        "%1%",
+        "{ ",
+        "{ a ",
     ],
 )
 def test_hostile_texts_take_no_time(sign: str) -> None:

@@ -108,7 +108,7 @@ EXPECTED = {
     "table.csv": [('a; "b"',), ("two\nlines",), ("plain",)],
     "table.tsv": [('a "quoted" word',), ("second",)],
     "film.srt": [("<i>Two lines of text</i>",), ("Yes.",), ("No.",)],
-    "film.vtt": [("<v Bob>Tom & <c.loud>Jerry</c>",), ("Last",)],
+    "film.vtt": [("Tom & <c.loud>Jerry</c>",), ("Last",)],
     "page.html": [
         ("A & B",), ("What it is",), ("Go 'there'",),
         ("Click <a href=\"#\" title=\"Go 'there'\">he\u00a0re</a>, then <code>run</code>.",), ("Next<!-- c --> line",),
@@ -191,8 +191,24 @@ def test_tmx_gets_variants_and_csv_cells(tmp_path: Path) -> None:
     found = translated(tmp_path, "a.tmx", f"<tmx><body>{unit.format('')}</body></tmx>", upper)
     added = '\n <tuv xml:lang="de"><seg>A &lt; B</seg></tuv>'
     assert found == f"<tmx><body>{unit.format(added)}</body></tmx>"
+    for others, tag in ((["de-DE"], "de-DE"), (["DE"], "DE"), (["de-DE", "de-AT"], "de"), (["fr-FR"], "de")):
+        done = "".join(
+            f'<tu><tuv xml:lang="en"><seg>b</seg></tuv><tuv xml:lang="{each}"><seg>c</seg></tuv></tu>' for each in others
+        )
+        found = translated(tmp_path, "a.tmx", f"<tmx><body>{unit.format('')}{done}</body></tmx>", upper)
+        assert f'\n <tuv xml:lang="{tag}"><seg>A &lt; B</seg></tuv>' in found
     table = 'en,note,de\none,x,\n"a, b",y\nthree,z,drei\n'
     assert translated(tmp_path, "a.csv", table, upper) == 'en,note,de\none,x,ONE\n"a, b",y,"A, B"\nthree,z,drei\n'
+
+
+@pytest.mark.parametrize(("columns", "missing"), [(("2", "9"), 9), (("9", "2"), 9), (("0", "2"), 0), (("2", "4"), 4)])
+def test_columns_that_a_table_lacks_are_refused(tmp_path: Path, columns: tuple[str, str], missing: int) -> None:
+    for name, table in (("a.csv", "id,text,other\n1,one,\n"), ("a.tsv", "1\tone\t\n2\ttwo\n")):
+        path = tmp_path / name
+        path.write_text(table, encoding="utf-8")
+        with pytest.raises(QkvError, match=rf"{name}: no column {missing}; it has 3; name two of them, such as --set columns="):
+            plan_files([path], options=ReadOptions(columns=columns))
+    assert translated(tmp_path, "one.tsv", "one\ntwo\n", upper) == "one\tONE\ntwo\tTWO\n"
 
 
 def test_icu_branches_are_whole_sentences_and_nested_choices_are_left(tmp_path: Path) -> None:
@@ -205,7 +221,7 @@ def test_icu_branches_are_whole_sentences_and_nested_choices_are_left(tmp_path: 
         report.content.decode()
         == f'{{"one": "{{n, plural, one {{YOU HAVE # FILE LEFT}} other {{YOU HAVE # FILES LEFT}}}}", "nested": "{nested}"}}'
     )
-    assert report.translated == 1 and report.left == 1 and "nested: an ICU message" in report.problems[0]
+    assert report.translated == 1 and report.left == 1 and "more than one choice: '{a, select" in report.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +239,37 @@ def test_icu_messages_that_are_left_say_why(tmp_path: Path, message: str, reason
     path = tmp_path / "a.json"
     path.write_text(f'{{"a": "text",\n"b": "{message}"}}', encoding="utf-8")
     [problem] = translate_plan(plan_files([path]), list).problems
-    assert problem.startswith(f"{path}, line 2: b: an ICU message") and reason in problem
+    assert problem.startswith(f"{path}, line 2: left as it was: an ICU message") and reason in problem
+
+
+def test_icu_branches_are_translated_in_catalogues_of_all_formats(tmp_path: Path) -> None:
+    message, done = "{n, plural, one {# file} other {# files}}", "{n, plural, one {# FILE} other {# FILES}}"
+    po = f'msgid "{message}"\nmsgstr ""\n'
+    assert translated(tmp_path, "a.po", po, upper) == f'#, fuzzy\nmsgid "{message}"\nmsgstr "{done}"\n'
+    unit = '<xliff version="1.2"><file source-language="en"><trans-unit><source>{}</source></trans-unit></file></xliff>'
+    assert f">{done}</target>" in translated(tmp_path, "a.xlf", unit.format(message), upper)
+    tmx = f'<tmx><body><tu><tuv xml:lang="en"><seg>{message}</seg></tuv></tu></body></tmx>'
+    assert f"<seg>{done}</seg>" in translated(tmp_path, "a.tmx", tmx, upper)
+    assert translated(tmp_path, "a.csv", f'en,de\n"{message}",\n', upper) == f'en,de\n"{message}","{done}"\n'
+    shown = f'Sent <x id="ICU" equiv-text="{message}"/>'  # the choice is a unit of its own
+    assert f">SENT {shown[5:]}</target>" in translated(tmp_path, "a.xlf", unit.format(shown), upper)
+
+
+def test_icu_messages_with_elements_inside_are_left_and_listed(tmp_path: Path) -> None:
+    message = '{VAR_PLURAL, plural, =1 {one file} other {<x id="INTERPOLATION"/> files}}'
+    path = tmp_path / "a.xlf"
+    head = '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
+    units = f"<trans-unit><source>{message}</source></trans-unit>\n<trans-unit><source>{message}</source>"
+    path.write_text(f"{head}{units}<target>{message}</target></trans-unit></body></file></xliff>", encoding="utf-8")
+    for all_segments, problems in ((False, 1), (True, 2)):
+        report = translate_plan(plan_files([path], all_segments=all_segments), lambda texts: [upper(text) for text in texts])
+        assert report.content == path.read_bytes() and (report.translated, report.left) == (0, 2)
+        assert len(report.problems) == problems
+        assert report.problems[0].startswith(f"{path}, line 1: left as it was: an ICU message with inline elements")
+    po = tmp_path / "a.po"
+    po.write_text('msgid "{n, plural, other {a}}"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', encoding="utf-8")
+    report = translate_plan(plan_files([po], options=EN_DE), list)
+    assert report.content == po.read_bytes() and "plural forms of its format too" in report.problems[0]
 
 
 def test_quotes_of_icu_are_kept_and_none_is_added(tmp_path: Path) -> None:
@@ -281,6 +327,29 @@ def test_a_translator_of_subtitles_reads_words_without_what_is_around_them(tmp_p
     assert found == content
 
 
+def test_an_unclosed_voice_of_webvtt_stays_at_the_beginning_of_its_cue(tmp_path: Path) -> None:
+    cues = [
+        "<v Roger Bingham>In <i>New</i> York",
+        "<v.loud Ann>Here\nthere",
+        "<v A>Yes\n<v B>No",
+        "<v A>So</v> <v B>What</v>",
+    ]
+    read = []
+
+    def translate(text: str) -> str:
+        read.append(str(text))
+        return upper(text)
+
+    times = "\n\n00:01.000 --> 00:02.000\n"
+    found = translated(tmp_path, "a.vtt", times.join(["WEBVTT", *cues]), translate)
+    assert read == ["In <i>New</i> York", "Here there", "Yes", "No", "<v A>So</v> <v B>What</v>"]
+    assert found.split(times)[1:4] == [
+        "<v Roger Bingham>IN <i>NEW</i> YORK",
+        "<v.loud Ann>HERE\nTHERE",
+        "<v A>YES\n<v B>NO",
+    ]
+
+
 def test_tags_around_a_whole_text_stay_outside_of_what_is_read(tmp_path: Path) -> None:
     unit = '<trans-unit><source><g id="1"><g id="2">One</g> two</g></source></trans-unit>'
     asked: list[str] = []
@@ -318,7 +387,21 @@ def test_a_translation_that_loses_markup_is_not_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "translation", "problem"),
     [
-        ("%d of %s", "%s von %d", ""),
+        ("%d of %s", "%s von %d", "the translation has '%s' before '%d'"),
+        ("%1$d of %2$s", "%2$s von %1$d", ""),
+        ("%(a)d of %(b)s", "%(b)s von %(a)d", ""),
+        ("{:d} of {:s}", "{:s} von {:d}", "the translation has '{:s}' before '{:d}'"),
+        (
+            "{% if a %}x{% endif %}",
+            "{% endif %}x{% if a %}",
+            "the translation has '{% endif %}' before '{% if a %}'",
+        ),
+        (
+            "{{#if a}}x{{/if}}",
+            "{{/if}}x{{#if a}}",
+            "the translation has '{{/if}}' before '{{#if a}}'",
+        ),
+        ("{{a}} of {{b}}", "{{b}} von {{a}}", ""),
         ("%d%% of %s", "%d % von %s", "the translation lacks '%%' and adds '%'"),
         ("%s files", "Dateien", "the translation lacks '%s'"),
         ("a file", "eine %s Datei", "the translation adds '%s'"),
@@ -339,6 +422,29 @@ def test_a_translation_with_other_placeholders_or_none_at_all_is_not_written(
     assert (report.translated, report.left) == ((0, 1) if problem else (1, 0))
     assert (report.content == path.read_bytes()) == bool(problem)
     assert translate_plan(plan_files([path]), lambda _: ["x"], protect=None).translated == 1
+
+
+def test_arguments_and_commands_that_are_markup_keep_their_order_too(tmp_path: Path) -> None:
+    exchange = {
+        'A <ph id="1">%d</ph> b <ph id="2">%s</ph>': 'A <ph id="2">%s</ph> b <ph id="1">%d</ph>',
+        "Hi {% if a %}you{% endif %} all": "Hi {% endif %}you{% if a %} all",
+    }
+    for name, content in (
+        ("a.xlf", '<xliff version="1.2"><file source-language="en"><trans-unit><source>{}</source></trans-unit></file></xliff>'),
+        ("a.html", "<p>{}</p>"),
+    ):
+        source = list(exchange)[name == "a.html"]
+        path = tmp_path / name
+        path.write_text(content.replace("{}", source), encoding="utf-8")
+        report = translate_plan(plan_files([path]), lambda texts: [exchange[text] for text in texts])
+        assert report.content == path.read_bytes() and "before" in report.problems[0]
+
+
+def test_a_translation_adds_no_white_space_around_a_text(tmp_path: Path) -> None:
+    content = "one\n  two \n- three\n"
+    assert translated(tmp_path, "a.txt", content, lambda text: f" {text.upper()} \n") == content.upper()
+    page = "<p>one <b>two</b></p>"
+    assert translated(tmp_path, "a.html", page, lambda text: f"{upper(text)}\u00a0 ") == "<p>ONE <b>TWO</b></p>"
 
 
 def test_lines_of_a_message_stay_lines(tmp_path: Path) -> None:
@@ -385,6 +491,7 @@ BAD = {
     "broken.xlf": (b"<xliff version='1.2'>\n<file><source>", "line 2: not well-formed XML"),
     "bomb.xlf": (b'<!DOCTYPE x [<!ENTITY a "b">]><xliff version="1.2"/>', "entities"),
     "deep.xlf": (b"<a>" * 300 + b"</a>" * 300, "nested more than 200 deep"),
+    "mark.csv": (b"\xef\xbb\xbf", "no text to translate"),
     "quote.csv": (b'source,target\none,\n"two,\n', "line 3: the quote of a cell is not closed"),
     "other.xlf": (b"<html/>", "not XLIFF; its root element is <html>"),
     "language.xlf": (b'<xliff version="2.0" srcLang="fr"/>', "is fr -> ?, not en -> de"),
@@ -428,6 +535,28 @@ def test_other_encodings_stay_where_they_have_all_characters(tmp_path: Path) -> 
     srt.write_bytes("\ufeff1\n00:00:01,000 --> 00:00:02,000\nhi\n".encode("utf-16-le"))
     written = translate_plan(plan_files([srt]), lambda texts: ["日"]).content
     assert written == srt.read_bytes().replace("hi".encode("utf-16-le"), "日".encode("utf-16-le"))
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        '<meta charset="iso-8859-1">',
+        "<!-- <meta charset=utf-8> --><META content='text/html; charset=ISO-8859-1' http-equiv=Content-Type>",
+        '<?xml version="1.0" encoding="latin1"?>',
+    ],
+)
+def test_pages_are_read_in_the_encoding_that_they_declare(tmp_path: Path, declaration: str) -> None:
+    path = tmp_path / "a.html"
+    path.write_bytes(f"{declaration}<p title='caf\xe9'>Caf\xe9</p>".encode("latin-1"))
+    plan = plan_files([path])
+    assert [segment.texts for segment in plan.files[0].parsed.segments] == [("café",), ("Café",)]
+    written = translate_plan(plan, lambda texts: [f"“{text}” 日" for text in texts]).content
+    assert written == f"{declaration}<p title='&#8220;caf\xe9&#8221; &#26085;'>&#8220;Caf\xe9&#8221; &#26085;</p>".encode(
+        "latin-1"
+    )
+    path.write_bytes(f"{declaration}<p>A \x93b\x94</p>".encode("latin-1"))
+    assert plan_files([path]).files[0].parsed.segments[0].texts == ("A “b”",)
+    assert translate_plan(plan_files([path]), lambda _: ["“b”"]).content.endswith(b"<p>\x93b\x94</p>")
 
 
 def docx(path: Path, body: str) -> Path:

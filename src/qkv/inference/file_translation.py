@@ -185,7 +185,7 @@ def _key(text: str) -> TextKey:
 
 def _pieces(file: PlannedFile, patterns: Sequence[re.Pattern[str]]) -> dict[int, list[TextPieces]]:
     """Return the texts of the segments to translate, by the index of the segment; `patterns` are those of placeholders."""
-    chosen = [(index, segment) for index, segment in enumerate(file.parsed.segments) if file.todo[index]]
+    chosen = [(i, segment) for i, segment in enumerate(file.parsed.segments) if file.todo[i] and not segment.problem]
     return {index: [TextPieces(text, patterns) for text in segment.texts] for index, segment in chosen}
 
 
@@ -199,23 +199,25 @@ def _problem(source: str, pieces: Sequence[str], translation: str, patterns: Seq
 def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequence[re.Pattern[str]], report: FileReport) -> None:
     """Write a file with its translations, and count its segments."""
     filled: list[tuple[str, ...] | None] = [None] * len(file.parsed.segments)
+    todo = (segment for segment, is_todo in zip(file.parsed.segments, file.todo, strict=True) if is_todo)
+    problems = [(segment.line, segment.problem) for segment in todo if segment.problem]
     for index, pieces in _pieces(file, patterns).items():
         parts = [[translations[_key(piece)] for piece in text.pieces] for text in pieces]
         texts = tuple(text.join(part) for text, part in zip(pieces, parts, strict=True))
         segment = file.parsed.segments[index]
         found = (_problem(*each, patterns) for each in zip(segment.texts, parts, texts, strict=True))
         if problem := next(filter(None, found), ""):
-            report.problems.append(f"{file.path}, line {segment.line}: left as it was: {problem}")
+            problems.append((segment.line, problem))
         else:
             filled[index] = texts
-    report.problems += [f"{file.path}, {reason}: left as it was" for reason in file.parsed.untouched]
+    report.problems += [f"{file.path}, line {line}: left as it was: {problem}" for line, problem in sorted(problems)]
     try:
         content = file.parsed.render(filled)
     except DataError as error:
         report.failed.append(str(error))
         return
     report.translated += sum(texts is not None for texts in filled)
-    report.left += sum(texts is None for texts in filled) + len(file.parsed.untouched)
+    report.left += sum(texts is None for texts in filled)
     report.codes += file.parsed.codes
     if file.out is None:
         report.content = content

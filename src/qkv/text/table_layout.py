@@ -130,7 +130,7 @@ def _choose_columns(path: Path, found: _Candidate, names: tuple[str, ...], colum
         has = ", ".join(names[:12])[:200]
         raise DataError(
             f"{path}: which of its {found.width} columns are source and target? its first row is {has}; "
-            "name two in columns:, such as columns: [2, 3], or give a file of two columns"
+            "name two, by columns: [2, 3] in a recipe or --set columns=[2,3] for qkv translate, or give a file of two columns"
         )
     return 0, 1
 

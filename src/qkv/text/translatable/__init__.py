@@ -1,6 +1,7 @@
 """Files of people's formats as segments to translate, written back with everything else byte for byte the same."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.text.pair import SideNames
 from qkv.text.translatable import docx, html_page, json_catalogue, markdown, plain_text, po, subtitles, table, tmx, xliff
 from qkv.text.translatable.file import TranslatableFile
+from qkv.text.translatable.icu import with_icu_branches
 
 
 class NothingToTranslate(DataError):
@@ -81,6 +83,6 @@ def read_translatable(path: Path, file_format: str | None = None, options: ReadO
     if not content.strip():
         raise NothingToTranslate(f"{path}: is empty; nothing to translate")
     parsed = FORMATS[chosen](path, content, options or ReadOptions())
-    if not parsed.segments and not parsed.untouched:
+    if not parsed.segments:
         raise NothingToTranslate(f"{path}: no text to translate in it, read as {chosen}")
-    return parsed
+    return replace(parsed, segments=[with_icu_branches(segment) for segment in parsed.segments])

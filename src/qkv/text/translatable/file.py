@@ -43,6 +43,7 @@ class Segment:
     write: Callable[[Sequence[str]], Iterable[Edit]]  # puts in the translations of the texts
     existing: tuple[str, ...] | None = None  # what the file holds where the translations go; equal ones change nothing
     translated: bool = False  # the file has a translation already
+    problem: str = ""  # why it cannot be translated, and is left as it is
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,6 @@ class TranslatableFile:
     source: "FileText"
     segments: list[Segment]
     language_edits: list[Edit] = field(default_factory=list)  # made if any translation is written
-    untouched: list[str] = field(default_factory=list)  # what cannot be translated, and why
     encoding_errors: str = "strict"  # or how characters that the encoding lacks are written
     codes: int = 0  # values that are identifiers, paths, colours or addresses, and are no segments
     charset: Extent | None = None  # where the file names its encoding, which becomes UTF-8 if it lacks a character
@@ -137,6 +137,15 @@ class FileText:
     def error(self, position: int, message: str) -> DataError:
         """Return an error that names the file and the line of a character."""
         return DataError(f"{self.path}, line {self.line(position)}: {message}")
+
+
+def usable_encoding(name: str) -> str:
+    """Return a declared encoding that extends ASCII; UTF-8 in place of any other, such as the CHARSET of a PO template."""
+    try:
+        usable = b"a".decode(name, errors="surrogateescape") == "a"
+    except (LookupError, UnicodeError):
+        usable = False
+    return name.lower() if usable and name.lower() != "utf8" else "utf-8"
 
 
 def decode(path: Path, content: bytes, encoding: str = "utf-8") -> FileText:

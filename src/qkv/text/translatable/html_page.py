@@ -3,13 +3,14 @@
 A scanner of our own gives the place of everything in the file; it follows the HTML standard as far as translation needs it.
 """
 
+import codecs
 import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
+from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode, usable_encoding
 from qkv.text.translatable.inline import InlineText, SpanKind, escape_like
 
 # fmt: off
@@ -37,6 +38,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"([^\s=>\"'/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'=<>`]+)))?")
+_CHARSET = re.compile(
+    rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)", re.IGNORECASE
+)
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
@@ -52,12 +56,22 @@ class _Node:
 
 def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     """Parse a page; `language` is the target language, which the attribute `lang` of the page gets."""
-    source = decode(path, content)
+    source = decode(path, content, _declared_encoding(content))
     edits = []
     page = re.search(r"<html\b[^>]*?\slang\s*=\s*[\"']?([\w-]+)", source.text, re.IGNORECASE)
     if page and language:
         edits.append(Edit(*page.span(1), (language,)))
-    return TranslatableFile(source, list(html_segments(source, Extent(0, len(source.text)))), edits)
+    segments = list(html_segments(source, Extent(0, len(source.text))))
+    return TranslatableFile(source, segments, edits, encoding_errors="xmlcharrefreplace")
+
+
+def _declared_encoding(content: bytes) -> str:
+    """Return the encoding that a page declares near its beginning; UTF-8 by default."""
+    found = _CHARSET.search(re.sub(rb"<!--.*?-->", b"", content[:4096], flags=re.DOTALL))
+    name = usable_encoding((found[1] or found[2]).decode()) if found else "utf-8"
+    # Pages that declare Latin-1 and hold quotation marks of Windows-1252 are common; browsers read them so.
+    is_windows = codecs.lookup(name).name in ("iso8859-1", "ascii") and re.search(rb"[\x80-\x9f]", content)
+    return "windows-1252" if is_windows else name
 
 
 def html_segments(source: FileText, within: Extent) -> Iterator[Segment]:

@@ -5,10 +5,13 @@ or with choices inside a choice are not translated.
 """
 
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.text.protected_text import ProtectedSpan, ProtectedText
+from qkv.text.translatable.file import Edit, Segment
 from qkv.text.translatable.inline import split_codes
 
 _CHOICE = re.compile(r"\{\s*([\w.-]+)\s*,\s*(plural|select|selectordinal)\s*,\s*(offset:\s*\d+)?")
@@ -32,9 +35,32 @@ class IcuMessage(NamedTuple):
         return f"{self.start}{''.join(branches)}{self.end}"
 
 
-def has_choice(message: str) -> bool:
-    """Return whether a text is an ICU message with plural, select or selectordinal."""
-    return _CHOICE.search(message) is not None
+def with_icu_branches(segment: Segment) -> Segment:
+    """Return a segment with the branches of its ICU message as its texts, or with the problem of one that cannot be cut."""
+    if not any(map(_has_choice, segment.texts)):
+        return segment
+    message = segment.texts[0]
+    try:
+        if len(segment.texts) > 1:
+            raise DataError("an ICU message that has plural forms of its format too")
+        if getattr(message, "spans", ()):
+            raise DataError("an ICU message with inline elements or quoted braces")
+        icu = parse_icu(message)
+    except DataError as error:
+        return replace(segment, problem=f"{error}: {' '.join(message.split())[:60]!r}")
+
+    def write(translations: Sequence[str]) -> Iterator[Edit]:
+        written = icu.render(tuple(without_new_quotes(text, message) for text in translations))
+        if (written,) != segment.existing:
+            yield from segment.write((written,))
+
+    return replace(segment, texts=icu.texts, write=write, existing=icu.texts if segment.existing == segment.texts else None)
+
+
+def _has_choice(text: str) -> bool:
+    """Return whether a text has plural, select or selectordinal outside of its codes, whose attributes may show another one."""
+    codes = [text[span.start : span.end] for span in getattr(text, "spans", ())]
+    return _CHOICE.search("".join("x" if is_code else part for part, is_code in split_codes(text, codes))) is not None
 
 
 def parse_icu(message: str) -> IcuMessage:

@@ -11,6 +11,15 @@ from qkv.text.translatable.file import Extent
 
 SpanKind = Literal["alone", "open", "close"]
 
+# Placeholders that take their arguments by order, and commands around parts of a template.
+_ORDERED = re.compile(
+    r"%[-+#0]*(?:\d+|\*)?(?:\.\d+)?[A-Za-z]{0,2}[A-Za-z@]"  # printf
+    r"|\{(?:![rsa])?(?::[^{}]*)?\}"  # Python
+    r"|\{%.*%\}|\{\{~?\s*(?:[#/^]|else\b).*\}\}|<%(?!=).*%>",  # Jinja, Handlebars, ERB
+    re.DOTALL,
+)
+_PLACEHOLDER_ELEMENT = re.compile(r"<(?:\w+:)?ph\b[^<>]*>([^<>]*)</[^<>]*>")  # XLIFF and TMX: <ph id="1">%d</ph>
+
 
 class InlineText:
     """The text of a segment, put together from texts and codes; each code knows the characters of the file that it stands for."""
@@ -97,24 +106,34 @@ def markup_problem(source: str, translation: str) -> str:
 
 
 def placeholder_problem(source: str, translation: str, patterns: Sequence[re.Pattern[str]]) -> str:
-    """Return which placeholders, tags and addresses outside of markup a translation lacks or adds; "" if they are the same.
+    """Return which placeholders, tags and addresses outside of markup a translation lacks, adds or exchanges; "" if none.
 
-    In a text with placeholders of printf, each other percent sign counts as well, since it may begin one.
+    In a text with placeholders of printf, each other percent sign counts as well, since it may begin one. Placeholders without a
+    number or name, and the commands of a template, keep their order.
     """
     codes = [source[span.start : span.end] for span in getattr(source, "spans", ())]
-    wanted, found = (_placeholders(text, codes, patterns) for text in (source, translation))
+    parts = [list(_placeholders(text, codes, patterns)) for text in (source, translation)]
+    wanted, found = (Counter(span for span, is_code in spans if not is_code) for spans in parts)
     if any(text.startswith("%") for text in wanted):
         for text, counted in ((source, wanted), (translation, found)):
             counted["%"] = text.count("%") - sum(span.count("%") * number for span, number in counted.items())
     lacking, added = wanted - found, found - wanted
-    parts = [f"{word} {', '.join(map(repr, spans))}" for word, spans in (("lacks", lacking), ("adds", added)) if spans]
-    return f"the translation {' and '.join(parts)}" if parts else ""
+    problems = [f"{word} {', '.join(map(repr, spans))}" for word, spans in (("lacks", lacking), ("adds", added)) if spans]
+    if problems:
+        return f"the translation {' and '.join(problems)}"
+    orders = ([span for span, _ in spans if _ORDERED.fullmatch(span)] for spans in parts)
+    exchanged = next(((old, new) for old, new in zip(*orders, strict=False) if old != new), None)
+    return f"the translation has {exchanged[1]!r} before {exchanged[0]!r}" if exchanged else ""
 
 
-def _placeholders(text: str, codes: Sequence[str], patterns: Sequence[re.Pattern[str]]) -> Counter[str]:
-    """Count the protected spans of a text outside of its codes, with line breaks in them as spaces."""
-    outside = [str(part) for part, is_code in split_codes(text, codes) if not is_code]
-    return Counter(" ".join(part[span.start : span.end].split()) for part in outside for span in find_spans(part, patterns))
+def _placeholders(text: str, codes: Sequence[str], patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[str, bool]]:
+    """Yield the protected spans of a text in order, with line breaks in them as spaces, and whether they are codes."""
+    for part, is_code in split_codes(text, codes):
+        if is_code:
+            yield _PLACEHOLDER_ELEMENT.sub(r"\1", part), True
+        else:
+            plain = str(part)
+            yield from ((" ".join(plain[span.start : span.end].split()), False) for span in find_spans(plain, patterns))
 
 
 def split_codes(text: str, codes: Sequence[str]) -> Iterator[tuple[str, bool]]:

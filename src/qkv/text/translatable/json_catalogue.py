@@ -9,7 +9,7 @@ from typing import Any
 from qkv.base.errors import DataError
 from qkv.text.protected_text import ProtectedSpan, ProtectedText, compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
-from qkv.text.translatable.icu import QUOTED, has_choice, parse_icu, without_new_quotes
+from qkv.text.translatable.icu import QUOTED, without_new_quotes
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _NESTING = re.compile(r"\$t\([^)]*\)")  # i18next: the text of another key
@@ -31,7 +31,6 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     metadata = metadata_keys(catalogue)
     segments: list[Segment] = []
     edits: list[Edit] = []
-    untouched: list[str] = []
     codes = 0
     for key, extent in _strings(source):
         if key == ("@@locale",) and language:
@@ -39,12 +38,9 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
         elif key[0] not in metadata and (text := json.loads(source.text[slice(*extent)])).strip():
             if _is_code(text):
                 codes += 1
-                continue
-            try:
+            else:
                 segments.append(_segment(source, extent, text))
-            except DataError as error:
-                untouched.append(f"line {source.line(extent.start)}: {'.'.join(key)}: {error}")
-    return TranslatableFile(source, segments, edits, untouched, codes=codes)
+    return TranslatableFile(source, segments, edits, codes=codes)
 
 
 def _is_code(text: str) -> bool:
@@ -88,17 +84,12 @@ def _strings(source: FileText) -> Iterator[tuple[tuple[str, ...], Extent]]:
 
 
 def _segment(source: FileText, extent: Extent, text: str) -> Segment:
-    """Return the segment of a text; raise DataError for an ICU message that cannot be translated."""
-    icu = parse_icu(text) if has_choice(text) else None
     raw = source.text[slice(*extent)]
     is_ascii = source.text.isascii() and "\\u" in source.text
 
     def write(translations: Sequence[str]) -> Iterator[Edit]:
-        texts = tuple(without_new_quotes(translation, text) for translation in translations)
-        written = json.dumps(icu.render(texts) if icu else texts[0], ensure_ascii=is_ascii)
+        written = json.dumps(without_new_quotes(translations[0], text), ensure_ascii=is_ascii)
         yield Edit(*extent, (written.replace("/", "\\/") if "\\/" in raw else written,))
 
-    if icu is not None:
-        return Segment(icu.texts, source.line(extent.start), write, tuple(icu.texts))
     spans = [ProtectedSpan(*found.span()) for found in re.finditer(f"{_NESTING.pattern}|{QUOTED.pattern}", text)]
     return Segment((ProtectedText(text, spans) if spans else text,), source.line(extent.start), write, (text,))

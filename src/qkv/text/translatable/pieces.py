@@ -37,11 +37,11 @@ class TextPieces:
             start = following
 
     def join(self, translations: Sequence[str]) -> str:
-        """Return the text with a translation in place of each piece."""
+        """Return the text with a translation in place of each piece, which neither begins nor ends with white space."""
         parts: list[str] = []
         position = 0
         for (start, end), translation in zip(self._extents, translations, strict=True):
-            parts += [self.text[position:start], self._wrapped(self.text[start:end], translation)]
+            parts += [self.text[position:start], self._wrapped(self.text[start:end], translation.strip())]
             position = end
         return "".join([*parts, self.text[position:]])
 

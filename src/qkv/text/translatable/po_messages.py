@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from qkv.base.errors import DataError
-from qkv.text.translatable.file import Extent, FileText
+from qkv.text.translatable.file import Extent, FileText, usable_encoding
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(?=\")")
 _STRING = re.compile(r'"(.*)"')
@@ -90,9 +90,4 @@ def unescape_po(text: str) -> str:
 def declared_encoding(header: bytes) -> str:
     """Return the encoding that the header of a catalogue declares; UTF-8 by default."""
     found = re.search(rb"charset=([\w.:-]+)", header)
-    name = found[1].decode().lower() if found else "utf-8"
-    try:
-        usable = b"a".decode(name, errors="surrogateescape") == "a"
-    except (LookupError, UnicodeError):  # such as the CHARSET of a template
-        usable = False
-    return name if usable and name != "utf8" else "utf-8"
+    return usable_encoding(found[1].decode()) if found else "utf-8"

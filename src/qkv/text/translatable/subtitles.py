@@ -12,8 +12,11 @@ _TIME = r"(?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3}"
 _TIMING = re.compile(rf"\ufeff?\s*{_TIME}\s*-->\s*{_TIME}")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _SPEAKER = re.compile(r"\s*[-–—]\s*\S")  # begins the line of another speaker
+_VOICE = r"\s*<v[.\s][^<>]*>"  # WebVTT's name of a speaker, which holds to the end of the cue where it is not closed
 # Codes such as {\an8}, and the dash of a speaker, but not that of a number.
-_BEFORE_TEXT = re.compile(r"(?:\s*\{\\[^{}]*\})*\s*(?:[-–—](?:\s+|(?=[^\d\s.,-])))?")
+_CODES, _DASH = r"\s*\{\\[^{}]*\}", r"\s*(?:[-–—](?:\s+|(?=[^\d\s.,-])))?"
+_BEFORE_TEXT = re.compile(f"(?:{_CODES})*{_DASH}")
+_BEFORE_VOICED = re.compile(f"(?:{_CODES}|{_VOICE})*{_DASH}")
 
 
 def parse(path: Path, content: bytes, is_webvtt: bool) -> TranslatableFile:
@@ -52,7 +55,7 @@ def _blocks(source: FileText) -> Iterator[list[Extent]]:
 def _cue(source: FileText, lines: list[Extent], is_webvtt: bool) -> Iterator[Segment]:
     """Yield the segment of a cue; of a dialogue, one for each speaker's line."""
     texts = [source.text[slice(*line)] for line in lines]
-    if len(lines) > 1 and sum(bool(_SPEAKER.match(_TAG.sub("", text))) for text in texts) == len(lines):
+    if len(lines) > 1 and all(_SPEAKER.match(_TAG.sub("", text)) or re.match(_VOICE, text) for text in texts):
         for line in lines:
             yield _segment(source, [line], is_webvtt)
     elif lines:
@@ -60,7 +63,8 @@ def _cue(source: FileText, lines: list[Extent], is_webvtt: bool) -> Iterator[Seg
 
 
 def _segment(source: FileText, lines: list[Extent], is_webvtt: bool) -> Segment:
-    before = _BEFORE_TEXT.match(source.text, *lines[0])
+    is_closed = "</v>" in source.text[lines[0].start : lines[-1].end]
+    before = (_BEFORE_TEXT if is_closed else _BEFORE_VOICED).match(source.text, *lines[0])
     lines = [Extent(before.end() if before else lines[0].start, lines[0].end), *lines[1:]]
     inline = InlineText()
     for number, line in enumerate(lines):

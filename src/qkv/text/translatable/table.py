@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from qkv.base.errors import DataError
 from qkv.text.pair import SideNames
 from qkv.text.table_layout import detect_layout
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
@@ -13,12 +14,16 @@ def parse(path: Path, content: bytes, delimiter: str, columns: SideNames, langua
     """Parse a table; the delimiter is the one its format suggests, the layout is recognised as in corpora."""
     source = decode(path, content)
     layout = detect_layout(path, delimiter, columns, languages)
-    rows = _rows(source, layout.delimiter, layout.quoted)
-    if layout.header:
-        next(rows, None)
+    rows = list(_rows(source, layout.delimiter, layout.quoted))
+    width = max([2, *map(len, rows)])  # a file of sources alone gets a second column
+    for column in layout.columns:
+        if not 0 <= column < width:
+            raise DataError(
+                f"{path}: no column {column + 1}; it has {width}; name two of them, such as --set columns=[1,{width}]"
+            )
     left, right = layout.columns
     segments = []
-    for row in rows:
+    for row in rows[bool(layout.header) :]:
         if left < len(row) and source.text[slice(*row[left])].strip():
             segments.append(_segment(source, row, left, right, layout.delimiter, layout.quoted))
     return TranslatableFile(source, segments)

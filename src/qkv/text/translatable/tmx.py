@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from qkv.base.errors import DataError
-from qkv.text.pair import SideNames, match_language
+from qkv.text.pair import SideNames, match_language, same_language
 from qkv.text.translatable.file import Edit, FileText, Segment, TranslatableFile
 from qkv.text.translatable.inline import SpanKind
 from qkv.text.translatable.xml import XmlElement, XmlText, parse_xml
@@ -19,14 +19,15 @@ def parse(path: Path, content: bytes, languages: SideNames = None) -> Translatab
         raise DataError(f"{path}: not TMX; its root element is <{root.name}>")
     if languages is None:
         raise DataError(f"{path}: which languages? the run does not say; give --set languages=[en,de]")
+    units = [[variant for variant in unit.children("tuv") if variant.children("seg")] for unit in root.descendants({"tu"})]
+    found = dict.fromkeys(_language(variant) for variants in units for variant in variants)
+    tags = [tag for tag in found if tag and same_language(tag, languages[1])]
+    language = tags[0] if len(tags) == 1 else languages[1]  # of new variants, as the file writes it: de-DE for de
     segments: list[Segment] = []
-    found: dict[str, None] = {}
-    for unit in root.descendants({"tu"}):
-        variants = [variant for variant in unit.children("tuv") if variant.children("seg")]
-        found.update(dict.fromkeys(map(_language, variants)))
+    for variants in units:
         original = _variant(variants, languages[0])
         if original is not None:
-            segments.append(_segment(source, original, _variant(variants, languages[1]), variants[-1], languages[1]))
+            segments.append(_segment(source, original, _variant(variants, languages[1]), variants[-1], language))
     if found and not segments:
         raise DataError(f"{path}: no unit has a text in {languages[0]}; it has {', '.join(found)}")
     return TranslatableFile(source, segments, encoding_errors="xmlcharrefreplace")
