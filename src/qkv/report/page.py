@@ -31,6 +31,7 @@ def write_report(
     corpus: list[dict[str, Any]],
     attention: list[str],
     figures: Sequence[dict[str, Any]] = (),
+    figures_note: str = "",
     confidence: str = "",
     reliability: Sequence[dict[str, Any]] = (),
 ) -> Path:
@@ -38,15 +39,16 @@ def write_report(
 
     metrics: the lines of metrics.jsonl. scores: name, value, low, high, signature. samples: source, reference (one text
     or several), output. corpus: rows of a table, with its headings as keys. attention: pictures as SVG. figures: rows of a
-    table of scores that are not on a scale from 0 to 100. confidence: some sentences on it. reliability: its bins, with the
-    keys predicted, observed and texts.
+    table of further scores, under their own heading where there is a note on them. confidence: some sentences on it.
+    reliability: its bins, with the keys predicted, observed and texts.
     """
     score_cards = "".join(map(_score_card, scores))
     pictures = "".join(f'<div class="picture">{picture}</div>' for picture in attention)
     warnings = "".join(f"<li>{_escape(warning)}</li>" for warning in facts.get("warnings", ()))
     sections = [
         ("Warnings", f'<ul class="warnings">{warnings}</ul>' if warnings else ""),
-        ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + _table(figures)),
+        ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + ("" if figures_note else _table(figures))),
+        ("Held-out sets", f"<p>{_escape(figures_note)}</p>{_table(figures)}" if figures_note and figures else ""),
         ("Curves", _curves(metrics)),
         ("Held-out samples", _samples_table(samples) if samples else ""),
         ("Confidence", _confidence(confidence, reliability) if reliability else ""),
