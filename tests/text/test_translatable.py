@@ -255,6 +255,28 @@ def test_icu_branches_are_translated_in_catalogues_of_all_formats(tmp_path: Path
     assert f">SENT {shown[5:]}</target>" in translated(tmp_path, "a.xlf", unit.format(shown), upper)
 
 
+@pytest.mark.parametrize(
+    ("branch", "translation", "written"),
+    [
+        ("Tom", "Hans'", "{n, plural, other {Hans\u2019}}"),  # '} would quote the brace
+        ("Tom", "l'eau", "{n, plural, other {l'eau}}"),
+        ("one", "ein {", ""),
+        ("one", "ein }", ""),
+        ("one", "Nr. #", ""),
+        ("one", "a} few {b", ""),
+        ("one {x}", "{x} eins", "{n, plural, other {{x} eins}}"),
+    ],
+)
+def test_branches_that_would_break_an_icu_message_are_not_written(
+    tmp_path: Path, branch: str, translation: str, written: str
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'["{{n, plural, other {{{branch}}}}}"]', encoding="utf-8")
+    report = translate_plan(plan_files([path]), lambda _: [translation])
+    assert report.content.decode() == (f'["{written}"]' if written else path.read_text(encoding="utf-8"))
+    assert (report.translated, len(report.problems)) == ((1, 0) if written else (0, 1))
+
+
 def test_icu_messages_with_elements_inside_are_left_and_listed(tmp_path: Path) -> None:
     message = '{VAR_PLURAL, plural, =1 {one file} other {<x id="INTERPOLATION"/> files}}'
     path = tmp_path / "a.xlf"

@@ -206,7 +206,7 @@ def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequen
         texts = tuple(text.join(part) for text, part in zip(pieces, parts, strict=True))
         segment = file.parsed.segments[index]
         found = (_problem(*each, patterns) for each in zip(segment.texts, parts, texts, strict=True))
-        if problem := next(filter(None, found), ""):
+        if problem := next(filter(None, found), "") or segment.check(texts):
             problems.append((segment.line, problem))
         else:
             filled[index] = texts

@@ -44,6 +44,7 @@ class Segment:
     existing: tuple[str, ...] | None = None  # what the file holds where the translations go; equal ones change nothing
     translated: bool = False  # the file has a translation already
     problem: str = ""  # why it cannot be translated, and is left as it is
+    check: Callable[[Sequence[str]], str] = lambda _: ""  # returns why translations of the texts would break the file
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from qkv.text.translatable.inline import split_codes
 _CHOICE = re.compile(r"\{\s*([\w.-]+)\s*,\s*(plural|select|selectordinal)\s*,\s*(offset:\s*\d+)?")
 _SELECTOR = re.compile(r"\s*(=\d+|[\w-]+)\s*(?=\{)")
 _ARGUMENT = re.compile(r"#|\{[^{}]*\}")
+_SIGN = re.compile(rf"{_ARGUMENT.pattern}|[{{}}]")  # what ICU reads in a branch
 QUOTED = re.compile(r"(?<!\w)'[{}][^']*'(?!\w)")  # braces that are text
 _QUOTING = re.compile(r"'(?=\{(?!\{)|[}#])")
 
@@ -50,11 +51,16 @@ def with_icu_branches(segment: Segment) -> Segment:
         return replace(segment, problem=f"{error}: {' '.join(message.split())[:60]!r}")
 
     def write(translations: Sequence[str]) -> Iterator[Edit]:
-        written = icu.render(tuple(without_new_quotes(text, message) for text in translations))
+        written = without_new_quotes(icu.render(tuple(translations)), message)  # an apostrophe before a brace of the syntax too
         if (written,) != segment.existing:
             yield from segment.write((written,))
 
-    return replace(segment, texts=icu.texts, write=write, existing=icu.texts if segment.existing == segment.texts else None)
+    def check(translations: Sequence[str]) -> str:
+        signs = [[sorted(_SIGN.findall(text)) for text in texts] for texts in (icu.texts, translations)]
+        return "" if signs[0] == signs[1] else "the translation has other braces or # than its branch of the ICU message"
+
+    existing = icu.texts if segment.existing == segment.texts else None
+    return replace(segment, texts=icu.texts, write=write, check=check, existing=existing)
 
 
 def _has_choice(text: str) -> bool:
