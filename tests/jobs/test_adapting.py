@@ -108,11 +108,12 @@ def test_scores_of_both_domains_before_and_after(tmp_path: Path) -> None:
     assert before["dev"].keys() == {source for source, _ in PAIRS} and before[str(old)].keys() == {"two", "three three"}
     dev, also = json.loads((adapted / "result.json").read_text())["held-out sets"]
     assert (dev["held-out set"], also["held-out set"]) == ("dev", str(old))
-    assert float(dev["difference"]) > 20 and float(dev["p"]) < 0.5
+    assert dev["metric"] == "chrf" and dev["low"] <= dev["value"] <= dev["high"]
+    assert dev["difference"] == dev["value"] - dev["before"] > 20 and dev["p"] < 0.5
     translated = qkv.load(start).translate([source for source, _ in PAIRS])
     assert list(before["dev"].values()) == translated, "the translations of the start itself"
     page = (adapted / "report.html").read_text()
-    assert "difference" in page and "old.tsv" in page
+    assert "difference" in page and "old.tsv" in page and f"<td>{dev['difference']:+.1f}</td>" in page
 
 
 # The penalty towards the weights of the start

@@ -7,7 +7,7 @@ from typing import Any
 from qkv.base.files import atomic_file
 from qkv.inference.evaluation import Evaluation, scored_texts
 from qkv.inference.translator import Translator
-from qkv.text.translation_metrics import compare_systems
+from qkv.text.translation_metrics import Score, compare_systems
 
 BEFORE = "before.json"  # in a run's folder: translations by the weights that it started from
 HeldOut = dict[str, list[tuple[str, str]]]  # the pairs of each held-out set, by its name
@@ -33,12 +33,21 @@ def tabulate(run: Path, held_out: HeldOut, evaluations: dict[str, Evaluation]) -
     for name, evaluation in evaluations.items():
         after = dict(zip(evaluation.sources, evaluation.outputs, strict=True))
         for score in evaluation.scores:
-            row = {"held-out set": name, "score": str(score)}
+            row = {"held-out set": name, "metric": score.name, "value": score.value, "low": score.low, "high": score.high}
             if name in before:
                 sources, references = scored_texts(held_out[name], score.name)
                 baseline, system = ([found[source] for source in sources] for found in (before[name], after))
                 (compared,) = compare_systems(baseline, system, references, [score.name], evaluation.target_language)
                 gain = compared.system - compared.baseline
-                row |= {"before": f"{compared.baseline:.1f}", "difference": f"{gain:+.1f}", "p": f"{compared.p_value:.3f}"}
+                row |= {"before": float(compared.baseline), "difference": float(gain), "p": float(compared.p_value)}
             rows.append(row)
     return rows
+
+
+def format_row(row: dict[str, Any]) -> dict[str, str]:
+    """Return the cells of a row of `tabulate` as people read them."""
+    score = Score(row["metric"], row["value"], row["low"], row["high"], signature="")
+    cells = {"held-out set": row["held-out set"], "score": str(score)}
+    if "before" in row:
+        cells |= {"before": f"{row['before']:.1f}", "difference": f"{row['difference']:+.1f}", "p": f"{row['p']:.3f}"}
+    return cells

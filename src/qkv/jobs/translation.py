@@ -26,7 +26,7 @@ from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_detected, evaluate
 from qkv.inference.translator import Translator
-from qkv.jobs.before_after import save_before, tabulate
+from qkv.jobs.before_after import format_row, save_before, tabulate
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
@@ -204,7 +204,7 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
     progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:
         progress.say(f"{name}: {score}  ({score.signature})")
-    for row in rows:
+    for row in map(format_row, rows):
         change = " (before {before}, difference {difference}, p = {p})".format_map(row) if "before" in row else ""
         progress.say(f"{row['held-out set']}: {row['score']}{change}")
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
