@@ -217,8 +217,8 @@ def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
 
 
 def _delete_prepared(run: Path) -> None:
-    """Delete the tokenizers and config.json of another recipe or text, so that they are made again."""
-    for path in [*run.glob("tokenizer*.json"), run / CONFIG]:
+    """Delete what was made of another recipe or text: tokenizers, config.json, scores of the start."""
+    for path in [*run.glob("tokenizer*.json"), *run.glob("before*.json"), run / CONFIG]:
         path.unlink(missing_ok=True)
 
 
