@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 import qkv
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import load_tokenizers, read_recipe
 from qkv.folder.start import complete_recipe
@@ -74,6 +74,18 @@ def test_sources_end_as_those_of_the_start(tmp_path: Path) -> None:
     assert adapted.data.source_eos and adapted.data.languages == ("en", "de")
     with pytest.raises(ConfigError, match=r"data.source_eos is True in .*start; leave it out"):
         adapt(tmp_path, start, data__source_eos=False)
+
+
+def test_languages_that_the_script_contradicts_are_not_taken_over(tmp_path: Path) -> None:
+    data = {"train": "x", "dev": "x", "languages": ["en", "de"]}
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1), data=data)
+    file = tmp_path / "zh.tsv"
+    file.write_text("one two\t一和二\nthree\t三\n")
+    values = {"start": str(start), "data": {"train": str(file), "dev": str(file)}, "training": {"steps": 1}}
+    with pytest.warns(QkvWarning, match=r"data.dev are not in the script of de: data.languages of .*start are not taken"):
+        assert complete_recipe(parse_recipe(values, "here")).data.languages is None
+    values["data"]["languages"] = ["en", "de"]
+    assert complete_recipe(parse_recipe(values, "here")).data.languages == ("en", "de"), "given ones stay"
 
 
 def test_the_weights_learn(tmp_path: Path) -> None:
