@@ -76,6 +76,15 @@ def test_sources_end_as_those_of_the_start(tmp_path: Path) -> None:
         adapt(tmp_path, start, data__source_eos=False)
 
 
+def test_the_longest_text_is_that_of_the_start(tmp_path: Path) -> None:
+    data = {"train": "x", "dev": "x", "max_tokens": 40}
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1), data=data)
+    values = {"start": str(start), "data": {"train": "x", "dev": "x"}, "training": {"steps": 1}}
+    assert complete_recipe(parse_recipe(values, "here")).data.max_tokens == 40
+    values["data"] |= {"max_tokens": 30}
+    assert complete_recipe(parse_recipe(values, "here")).data.max_tokens == 30
+
+
 def test_languages_that_the_script_contradicts_are_not_taken_over(tmp_path: Path) -> None:
     data = {"train": "x", "dev": "x", "languages": ["en", "de"]}
     start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1), data=data)

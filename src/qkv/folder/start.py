@@ -87,8 +87,8 @@ def _taken_over(recipe: Any, started: Any) -> dict[str, Any]:
             warnings.warn(f"{not_so}: data.languages of {recipe.start} are not taken over", QkvWarning, stacklevel=2)
         else:
             data["languages"] = languages
-    if "protect" not in recipe.data.model_fields_set:
-        data["protect"] = started.data.protect
+    for key in {"protect", "max_tokens"} - recipe.data.model_fields_set:
+        data[key] = getattr(started.data, key)
     data["source_eos"] = started.data.source_eos  # the weights know sources with it, or without it
     return {**taken, "data": data}
 
