@@ -77,7 +77,7 @@ def translate_command(
 ) -> None:
     """Translate text line by line, where an empty line stays empty; or whole files, with everything but their texts kept."""
     from qkv.base.config import with_settings
-    from qkv.inference.file_translation import plan_files
+    from qkv.inference.file_translation import AlreadyTranslated, plan_files
     from qkv.inference.load import load_translator, read_languages
     from qkv.inference.segmenter import TextOptions
 
@@ -94,7 +94,13 @@ def translate_command(
         )
         read = ReadOptions(languages or read_languages(run), as_side_names("columns", options.pop("columns", None)))
         command = (run.resolve(), adapter and adapter.resolve(), engine, precision, words, options, text_options.fingerprint)
-        plan = plan_files(files, out, all_segments, file_format, read, repr(command))
+        try:
+            plan = plan_files(files, out, all_segments, file_format, read, repr(command))
+        except AlreadyTranslated as done:
+            print(f"qkv: {done}", file=sys.stderr)
+            if out is None:  # a single file, whose translation is the file itself
+                sys.stdout.buffer.write(files[0].expanduser().read_bytes())
+            raise typer.Exit(0) from None
     elif out is not None or all_segments:
         raise ConfigError("--out and --all are for files; name a file")
     lines = input_lines(files[0] if files else None)
