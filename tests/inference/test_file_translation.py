@@ -100,6 +100,16 @@ def test_outputs_are_checked_before_any_work(folder: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+def test_all_broken_files_are_named_at_once(folder: Path, tmp_path: Path) -> None:
+    (folder / "in/x.json").write_text("{", encoding="utf-8")
+    with pytest.raises(QkvError, match=r"^\S*x\.json, line 1: not valid JSON.*$"):
+        plan_files([folder], tmp_path / "out")
+    (folder / "z.srt").write_text("1\nHello", encoding="utf-8")
+    with pytest.raises(QkvError, match=r"^2 files cannot be read:\n  \S*in/x\.json.*\n  \S*z\.srt.*$"):
+        plan_files([folder], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_file_goes_into_an_existing_folder_by_its_name(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     translate_plan(plan_files([folder / "in/b.html"], tmp_path / "out"), upper)

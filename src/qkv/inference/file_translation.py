@@ -72,7 +72,7 @@ def plan_files(
 ) -> FilePlan:
     """Parse the files that paths, patterns and folders name, and check that nothing would be overwritten.
 
-    Raise an error for a file that is damaged, and `AlreadyTranslated` where nothing is left to do. In folders and patterns,
+    Raise an error that names all damaged files, and `AlreadyTranslated` where nothing is left to do. In folders and patterns,
     files without a known format or without texts to translate are skipped. `fingerprint` says which command this is: the same one
     continues where it was interrupted.
     """
@@ -87,7 +87,7 @@ def plan_files(
         plan.folder = target
         if target.exists() and not target.is_dir():
             raise ConfigError(f"{target}: is a file; several files need a folder that is new or has no files of their names")
-    done = 0  # files in which everything has a translation
+    done, broken = 0, list[str]()  # files in which everything has a translation; why others cannot be read
     for path, relative in found:
         if several and file_format is None and format_of(path) is None:
             plan.skipped.append(f"{path}: unknown format")
@@ -103,6 +103,10 @@ def plan_files(
                 raise
             plan.skipped.append(str(error))
             done += isinstance(error, AlreadyTranslated)
+        except DataError as error:
+            broken.append(str(error))
+    if broken:
+        raise DataError(broken[0] if len(broken) == 1 else "\n  ".join([f"{len(broken):,} files cannot be read:", *broken]))
     if done and not plan.files:
         raise AlreadyTranslated(f"everything has a translation in {done:,} of {len(found):,} files; --all translates it again")
     if not plan.files:
