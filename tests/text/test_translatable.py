@@ -374,6 +374,11 @@ def test_text_that_looks_like_markup_is_text(tmp_path: Path) -> None:
     assert translated(tmp_path, "a.md", "2 * 3 is *six*", lambda text: text.replace("is", "ist")) == "2 * 3 ist *six*"
 
 
+def test_codes_that_touch_are_translated(tmp_path: Path) -> None:
+    for content in ("A ***bold italic*** word", "***a** b* word", "*a **b*** word"):
+        assert translated(tmp_path, "a.md", content, lambda text: text.replace("word", "Wort")) == content.replace("word", "Wort")
+
+
 def test_marks_around_segments_of_xliff_are_carried_over(tmp_path: Path) -> None:
     marks = '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>'
     content = f'<xliff version="1.2"><trans-unit><source>One. Two.</source><seg-source>{marks}</seg-source></trans-unit></xliff>'
