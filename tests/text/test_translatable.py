@@ -374,6 +374,29 @@ def test_text_that_looks_like_markup_is_text(tmp_path: Path) -> None:
     assert translated(tmp_path, "a.md", "2 * 3 is *six*", lambda text: text.replace("is", "ist")) == "2 * 3 ist *six*"
 
 
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("> [!NOTE]\n> one\n> two\n", "> [!NOTE]\n> ONE\n> TWO\n"),
+        ("> [!tip]- a title\n> one\n", "> [!tip]- A TITLE\n> ONE\n"),
+        ("# title {#intro}\n", "# TITLE {#intro}\n"),
+        ("## title {#intro .wide} ##\n", "## TITLE {#intro .wide} ##\n"),
+        ("title {.class}\n===\n", "TITLE {.class}\n===\n"),
+        ("a ![b](c.png){width=50} d", "A ![B](c.png){width=50} D"),
+        ("a [b](c){.external target=_blank} d", "A [B](c){.external target=_blank} D"),
+        ("a [b]{.smallcaps} `x`{.py} d", "A [B]{.smallcaps} `x`{.py} D"),
+        ("term\n: first line\n  goes on\n: second\n", "TERM\n: FIRST LINE\n  GOES ON\n: SECOND\n"),
+        ("term\n\n:   text\n", "TERM\n\n:   TEXT\n"),
+    ],
+)
+def test_extensions_of_markdown(tmp_path: Path, content: str, wanted: str) -> None:
+    assert translated(tmp_path, "a.md", content, upper) == wanted
+
+
+def test_no_wrapped_line_begins_a_definition(tmp_path: Path) -> None:
+    assert translated(tmp_path, "a.md", "one two\nthree\n", lambda _: "one two : three") == "one two :\nthree\n"
+
+
 def test_codes_that_touch_are_translated(tmp_path: Path) -> None:
     for content in ("A ***bold italic*** word", "***a** b* word", "*a **b*** word"):
         assert translated(tmp_path, "a.md", content, lambda text: text.replace("word", "Wort")) == content.replace("word", "Wort")
