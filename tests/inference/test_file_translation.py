@@ -92,7 +92,7 @@ def test_outputs_are_checked_before_any_work(folder: Path, tmp_path: Path) -> No
         ([folder], folder / "a.md", "is a file"),
         ([folder / "a.md", tmp_path / "other/a.md"], tmp_path / "out", "would both be written"),
         ([folder / "*.none"], tmp_path / "out", "no file matches"),
-        ([folder / "d.xyz"], tmp_path / "out", "which format"),
+        ([folder / "d.xyz"], tmp_path / "out", "cannot tell the format from the suffix"),
         ([tmp_path / "other", folder / "c.po"], tmp_path / "other", "everything has a translation in 1 of 1 files"),
     ):
         with pytest.raises(QkvError, match=reason):

@@ -143,7 +143,8 @@ def test_a_run_that_ends_below_its_start_warns(tmp_path: Path, capsys: pytest.Ca
     start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
     learned = adapt(tmp_path, start, metrics=["chrf"], training__steps=100, training__patience=None, training__learning_rate=2e-2)
     assert "no better" not in (learned / "report.html").read_text()
-    assert "before training: dev_loss" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "before training: dev_loss" in said and "confidence was not calibrated: " in said
     (tmp_path / "worse").mkdir()
     settings = {"metrics": ["chrf"], "training__steps": 40, "training__patience": None, "training__learning_rate": 1.0}
     worse = adapt(tmp_path / "worse", learned, **settings)

@@ -431,7 +431,7 @@ BAD = {
     "times.srt": (b"1\nHello", "not SubRip"),
     "arrow.srt": (b"1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:03 -> 00:00:04\nb", "line 5: not SubRip"),
     "none.tmx": (b'<tmx><body><tu><tuv xml:lang="fr"><seg>a</seg></tuv></tu></body></tmx>', "no unit has a text in en"),
-    "what.xyz": (b"text", "which format"),
+    "what.xyz": (b"text", "cannot tell the format from the suffix; give --format"),
 }  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def _text_options(
 
 
 class TermCounts:
-    """Counts the terms of a glossary in the text, and those that are not translated as it says."""
+    """Counts the terms of a glossary in the text, and those that are not translated as the glossary says."""
 
     def __init__(self) -> None:
         self.occurrences: Counter[Term] = Counter()
@@ -158,6 +158,7 @@ class TermCounts:
     def report(self) -> None:
         """Print how many terms were found and translated as the glossary says, and each that was not."""
         total, lost = self.occurrences.total(), self.missing.total()
-        print(f"qkv: terms of the glossary: {total:,} in the text, {total - lost:,} translated as it says", file=sys.stderr)
+        kept = f"{total - lost:,} translated as the glossary says"
+        print(f"qkv: terms of the glossary: {total:,} in the text, {kept}", file=sys.stderr)
         for term, count in self.missing.most_common():
-            print(f"qkv: {term}: {self.occurrences[term]:,} in the text, not translated so {count:,} times", file=sys.stderr)
+            print(f"qkv: {term}: {count:,} of {self.occurrences[term]:,} occurrences do not follow the glossary", file=sys.stderr)

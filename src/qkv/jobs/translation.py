@@ -249,7 +249,7 @@ def _calibrate(
             dev = evaluate(translator, data.dev[:CALIBRATION_TEXTS], ("chrf",))
         found = calibrate(translator, dev.first(CALIBRATION_TEXTS), digest(run / WEIGHTS))
     except DataError as error:
-        progress.say(f"no confidence of translations: {error}")
+        progress.say(f"confidence was not calibrated: {error}")
         return None
     found.save(run)
     progress.say(f"confidence of translations: {found.reliability}, predicted from the others")
