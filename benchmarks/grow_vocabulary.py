@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.folder.run import RESULT, read_run
+from qkv.jobs.before_after import format_row
 from qkv.jobs.train import train
 
 REHEARSED = 0.2  # of the general pairs in each epoch
@@ -68,8 +69,9 @@ def write_table(out: Path, rows: list[dict[str, Any]]) -> None:
     lines = ["| new pieces | vocabulary | tokens per text | test set | score | before |", "|---:|---:|---:|---|---|---:|"]
     for one in rows:
         for found in one["sets"]:
+            shown = format_row(found)
             cells = [one["grow"], f"{one['pieces']:,}", one["tokens per text"], Path(found["held-out set"]).parent.name or "new"]
-            lines.append(f"| {' | '.join(map(str, cells))} | {found['score']} | {found['before']} |")
+            lines.append(f"| {' | '.join(map(str, cells))} | {shown['score']} | {shown['before']} |")
     (out / "table.md").write_text("\n".join(lines) + "\n")
     (out / "table.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False))
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, ValidationError, model_validator
 
-from qkv.base.config import Config, differences, dump_yaml, parse, read_yaml, with_settings
+from qkv.base.config import Config, describe_differences, differences, dump_yaml, parse, read_yaml, with_settings
 from qkv.base.errors import ConfigError
 
 
@@ -165,6 +165,25 @@ def test_differences_name_key_old_and_new() -> None:
     assert len(found) == 3
     assert found[2].startswith("several: [] -> [{")
     assert differences(new, new) == []
+
+
+def test_differences_are_those_of_leaves_and_a_message_names_five() -> None:
+    class Sections(Config):
+        inner: dict[str, Any] | None = None
+        corpora: tuple[dict[str, Any], ...] = ()
+        names: tuple[str, ...] = ()
+
+    old = Sections(corpora=[{"pairs": "a", "weight": 1}], names=["en", "de"])
+    new = Sections(inner={"a": 1, "b": None}, corpora=[{"pairs": "b", "weight": 1}, {"pairs": "c"}], names=["en"])
+    assert differences(old, new) == [
+        "inner.a: None -> 1",
+        "corpora[0].pairs: 'a' -> 'b'",
+        "corpora[1].pairs: None -> 'c'",
+        "names: ['en', 'de'] -> ['en']",
+    ]
+    assert differences(Sections(), Sections(inner={"a": None})) == ["inner: None -> {'a': None}"], "none is lost"
+    assert describe_differences(["a", "b", "c", "d", "e"]) == "a; b; c; d; e"
+    assert describe_differences(["a", "b", "c", "d", "e", "f", "g"]) == "a; b; c; d; e; and 2 more"
 
 
 def test_a_missing_key_is_named(tmp_path: Path) -> None:

@@ -469,8 +469,8 @@ def test_the_table_of_an_adaptation(
     script: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, options = script("adaptation"), adaptation_options(script, monkeypatch, tmp_path)
-    for cell, gain in (("all weights, 5", "+2.0"), ("with old pairs, 10", "-1.5")):
-        row = {"before": "20.0", "difference": gain, "p": "0.010"}
+    for cell, gain in (("all weights, 5", 2.0), ("with old pairs, 10", -1.5)):
+        row = {"value": 20 + gain, "before": 20.0, "difference": gain, "p": 0.01}
         rows = [{"held-out set": name, **row} for name in ("test", "test", "old-test.tsv", "old-test.tsv")]
         folder = module.folder_of(options, cell)
         folder.mkdir(parents=True)

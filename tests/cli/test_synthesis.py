@@ -233,6 +233,12 @@ def test_the_student_is_checked_before_the_teacher_begins(
     assert [path for path in tmp_path.iterdir() if path.name.startswith("student")] == []
 
 
+def test_a_student_that_is_no_translator(run: Path, text: Path, tmp_path: Path) -> None:
+    for name, job in (("gpt-mini", "pretraining"), ("finetune", "finetuning")):
+        with pytest.raises(ConfigError, match=f"^{name}: a recipe for {job}; a student is a translator, such as"):
+            distil(run, text, name, tmp_path / "student")
+
+
 def test_languages_are_those_of_the_teacher(
     run: Path, recipe: Path, values: dict[str, Any], text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,7 +215,7 @@ def test_placeholders_and_sentences_by_options(commands: Commands, run: Path) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--protect", "("), "protect takes regular expressions, and '(' is none"),
+        (("--protect", "("), "protect: '(' is not a valid regular expression"),
         (("--split", "words"), "split is sentences or never, got 'words'"),
         (("--protect", "a", "--no-protect"), "--protect and --no-protect exclude each other"),
     ],
@@ -230,14 +230,14 @@ def test_a_glossary_is_kept_to_and_reported(commands: Commands, run: Path, tmp_p
     done = commands.run("translate", run, "--glossary", terms, stdin=b"Sun rain tree\nold bird\nold tree\n")
     first, second, third = done.out.split("\n")[:-1]
     assert "arbor" in first.lower() and ("avis" in second.lower() or "rubra" in second.lower())
-    assert done.code == 0 and done.err == "qkv: terms of the glossary: 2 in the text, 2 translated as it says\n"
+    assert done.code == 0 and done.err == "qkv: terms of the glossary: 2 in the text, 2 translated as the glossary says\n"
     assert [third] == translated(commands, run, ["old tree"])
     best = qkv.load(run, "cpu").translate(["Sun rain tree"], glossary={"sun rain": "arbor"})
     assert best == [first]
     terms.write_text("bird\t" + "avis " * 30 + "\n", encoding="utf-8")
     done = commands.run("translate", run, "--glossary", terms, "--set", "max_length=4", stdin=b"old bird\n")
     assert done.code == 0 and done.out.strip()
-    assert "1 in the text, 0 translated" in done.err and "avis: 1 in the text, not translated so 1 times" in done.err
+    assert "1 in the text, 0 translated" in done.err and "avis: 1 of 1 occurrences do not follow the glossary" in done.err
 
 
 def test_a_glossary_that_cannot_be_used(commands: Commands, run: Path, tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ def test_a_soft_glossary(commands: Commands, tmp_path: Path) -> None:
     outputs = [best for best, *_ in qkv.load(taught, "cpu").n_best(["old bird", "sun sun"], **options)]
     assert [line.split("\t")[0] for line in done.out.splitlines()] == [output.text for output in outputs]
     lost = sum(len(output.missing_terms) for output in outputs)
-    assert done.err.startswith(f"qkv: terms of the glossary: 3 in the text, {3 - lost} translated as it says\n")
+    assert done.err.startswith(f"qkv: terms of the glossary: 3 in the text, {3 - lost} translated as the glossary says\n")

@@ -44,6 +44,17 @@ def test_folders_all_and_formats(commands: Commands, run: Path, po: Path, tmp_pa
     assert done.code == 0 and done.out.startswith("# ") and done.out != "# sun rain\n"
 
 
+def test_files_that_are_translated_already_are_no_error(commands: Commands, run: Path, po: Path, tmp_path: Path) -> None:
+    po.write_text(PO.replace('msgid "sun rain tree"\nmsgstr ""', 'msgid "sun"\nmsgstr "Sonne"'), encoding="utf-8")
+    done = commands.run("translate", run, po)
+    assert (done.code, done.out) == (0, po.read_text(encoding="utf-8"))
+    assert done.err == f"qkv: {po}: everything has a translation; --all translates it again\n"
+    (tmp_path / "notes").write_text("x", encoding="utf-8")
+    done = commands.run("translate", run, tmp_path, "--out", tmp_path / "out")
+    assert (done.code, done.out) == (0, "") and not (tmp_path / "out").exists()
+    assert done.err == "qkv: everything has a translation in 1 of 2 files; --all translates it again\n"
+
+
 def test_a_table_by_its_columns(commands: Commands, run: Path, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("1,sun rain,\n2,old bird,x\n", encoding="utf-8")

@@ -92,11 +92,21 @@ def test_outputs_are_checked_before_any_work(folder: Path, tmp_path: Path) -> No
         ([folder], folder / "a.md", "is a file"),
         ([folder / "a.md", tmp_path / "other/a.md"], tmp_path / "out", "would both be written"),
         ([folder / "*.none"], tmp_path / "out", "no file matches"),
-        ([folder / "d.xyz"], tmp_path / "out", "which format"),
-        ([tmp_path / "other", folder / "c.po"], tmp_path / "other", "exists already|no file to translate"),
+        ([folder / "d.xyz"], tmp_path / "out", "cannot tell the format from the suffix"),
+        ([tmp_path / "other", folder / "c.po"], tmp_path / "other", "everything has a translation in 1 of 1 files"),
     ):
         with pytest.raises(QkvError, match=reason):
             plan_files(inputs, out)
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_broken_files_are_named_at_once(folder: Path, tmp_path: Path) -> None:
+    (folder / "in/x.json").write_text("{", encoding="utf-8")
+    with pytest.raises(QkvError, match=r"^\S*x\.json, line 1: not valid JSON.*$"):
+        plan_files([folder], tmp_path / "out")
+    (folder / "z.srt").write_text("1\nHello", encoding="utf-8")
+    with pytest.raises(QkvError, match=r"^2 files cannot be read:\n  \S*in/x\.json.*\n  \S*z\.srt.*$"):
+        plan_files([folder], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -138,7 +138,7 @@ def test_rank_zero_trains_nothing(tmp_path: Path) -> None:
     old, new = read_translator_run(base).weights, read_translator_run(folder).weights
     assert old.keys() == new.keys() and all(torch.equal(old[name], new[name]) for name in old)
     (row,) = json.loads((folder / "result.json").read_text())["held-out sets"]
-    assert row["difference"] == "+0.0"
+    assert row["difference"] == 0
 
 
 def test_scores_before_are_those_of_the_base(adapter: Path) -> None:

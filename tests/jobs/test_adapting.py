@@ -9,15 +9,17 @@ import torch
 from safetensors.torch import load_file
 
 import qkv
-from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.folder.networks import read_translator_run
 from qkv.folder.run import load_tokenizers, read_recipe
 from qkv.folder.start import complete_recipe
 from qkv.folder.start_weights import weights_to_hold
+from qkv.jobs.before_after import start_warnings
 from qkv.jobs.train import train
 from qkv.recipes import load_recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import save_weights
+from qkv.training.loop import Validation
 from translator_runs import T5, write_pairs_run
 from translator_runs import TRANSFORMER as POST_NORM
 
@@ -74,6 +76,27 @@ def test_sources_end_as_those_of_the_start(tmp_path: Path) -> None:
         adapt(tmp_path, start, data__source_eos=False)
 
 
+def test_the_longest_text_is_that_of_the_start(tmp_path: Path) -> None:
+    data = {"train": "x", "dev": "x", "max_tokens": 40}
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1), data=data)
+    values = {"start": str(start), "data": {"train": "x", "dev": "x"}, "training": {"steps": 1}}
+    assert complete_recipe(parse_recipe(values, "here")).data.max_tokens == 40
+    values["data"] |= {"max_tokens": 30}
+    assert complete_recipe(parse_recipe(values, "here")).data.max_tokens == 30
+
+
+def test_languages_that_the_script_contradicts_are_not_taken_over(tmp_path: Path) -> None:
+    data = {"train": "x", "dev": "x", "languages": ["en", "de"]}
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1), data=data)
+    file = tmp_path / "zh.tsv"
+    file.write_text("one two\t一和二\nthree\t三\n")
+    values = {"start": str(start), "data": {"train": str(file), "dev": str(file)}, "training": {"steps": 1}}
+    with pytest.warns(QkvWarning, match=r"data.dev are not in the script of de: data.languages of .*start are not taken"):
+        assert complete_recipe(parse_recipe(values, "here")).data.languages is None
+    values["data"]["languages"] = ["en", "de"]
+    assert complete_recipe(parse_recipe(values, "here")).data.languages == ("en", "de"), "given ones stay"
+
+
 def test_the_weights_learn(tmp_path: Path) -> None:
     start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
     adapted = adapt(tmp_path, start, training__steps=30, training__patience=None, training__learning_rate=1e-2)
@@ -108,11 +131,37 @@ def test_scores_of_both_domains_before_and_after(tmp_path: Path) -> None:
     assert before["dev"].keys() == {source for source, _ in PAIRS} and before[str(old)].keys() == {"two", "three three"}
     dev, also = json.loads((adapted / "result.json").read_text())["held-out sets"]
     assert (dev["held-out set"], also["held-out set"]) == ("dev", str(old))
-    assert float(dev["difference"]) > 20 and float(dev["p"]) < 0.5
+    assert dev["metric"] == "chrf" and dev["low"] <= dev["value"] <= dev["high"]
+    assert dev["difference"] == dev["value"] - dev["before"] > 20 and dev["p"] < 0.5
     translated = qkv.load(start).translate([source for source, _ in PAIRS])
     assert list(before["dev"].values()) == translated, "the translations of the start itself"
     page = (adapted / "report.html").read_text()
-    assert "difference" in page and "old.tsv" in page
+    assert "difference" in page and "old.tsv" in page and f"<td>{dev['difference']:+.1f}</td>" in page
+
+
+def test_a_run_that_ends_below_its_start_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = write_pairs_run(tmp_path / "start", TRANSFORMER, tokenizer_of(0), tokenizer_of(1))
+    learned = adapt(tmp_path, start, metrics=["chrf"], training__steps=100, training__patience=None, training__learning_rate=2e-2)
+    assert "no better" not in (learned / "report.html").read_text()
+    said = capsys.readouterr().err
+    assert "before training: dev_loss" in said and "confidence was not calibrated: " in said
+    (tmp_path / "worse").mkdir()
+    settings = {"metrics": ["chrf"], "training__steps": 40, "training__patience": None, "training__learning_rate": 1.0}
+    worse = adapt(tmp_path / "worse", learned, **settings)
+    (warning,) = [one for one in json.loads((worse / "result.json").read_text())["warnings"] if "no better on dev" in one]
+    assert str(learned) in warning and "dev_chrf" in warning
+    assert "no better on dev" in (worse / "report.html").read_text()
+    assert "no better on dev" in " ".join("".join(capsys.readouterr()).split())
+
+
+def test_warnings_follow_the_direction_of_the_metric() -> None:
+    same = Validation({"dev_loss": 1.0}, -1.0)
+    row = {"held-out set": "test", "metric": "ter", "value": 50.0, "low": 40.0, "high": 60.0, "before": 40.0, "p": 0.01}
+    (warning,) = start_warnings("runs/a", Validation({"dev_loss": 2.0}, -2.0), same, [row | {"difference": 10.0}])
+    assert warning.startswith("test is worse than with runs/a: TER 50.0 [40.0, 60.0], before 40.0, p = 0.010; lower")
+    for other in ({"difference": -10.0}, {"difference": 10.0, "p": 0.05}, {"difference": 10.0, "held-out set": "old.tsv"}):
+        (warning,) = start_warnings("runs/a", same, same, [row | other])
+        assert "no better on dev than those of runs/a (dev_loss 1.000 -> 1.000)" in warning
 
 
 # The penalty towards the weights of the start

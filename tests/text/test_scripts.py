@@ -2,7 +2,7 @@
 
 import pytest
 
-from qkv.text.scripts import detect_language
+from qkv.text.scripts import detect_language, script_contradicts
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,21 @@ from qkv.text.scripts import detect_language
 )
 def test_the_language_of_texts(texts, language):
     assert detect_language(texts) == language
+
+
+@pytest.mark.parametrize(
+    ("language", "texts", "contradicts"),
+    [
+        ("de", ["打开灯", "关闭"], True),
+        ("ko", ["デバイスを開く"], True),
+        ("zh-Hans", ["打开灯"], False),
+        ("jpn", ["設定", "利用不可"], False),
+        ("zh", ["Das Licht", "Öffnen"], True),
+        ("zh", ["Philips Hue Bridge is the name of the 灯"], False),
+        ("de", ["Das Licht"], False),
+        ("zh", ["123"], False),
+        ("target", ["打开灯"], False),
+    ],
+)
+def test_a_script_that_a_language_is_not_written_in(language, texts, contradicts):
+    assert script_contradicts(language, texts) == contradicts

@@ -502,6 +502,34 @@ def test_text_that_looks_like_markup_is_text(tmp_path: Path) -> None:
     assert translated(tmp_path, "a.md", "2 * 3 is *six*", lambda text: text.replace("is", "ist")) == "2 * 3 ist *six*"
 
 
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        ("> [!NOTE]\n> one\n> two\n", "> [!NOTE]\n> ONE\n> TWO\n"),
+        ("> [!tip]- a title\n> one\n", "> [!tip]- A TITLE\n> ONE\n"),
+        ("# title {#intro}\n", "# TITLE {#intro}\n"),
+        ("## title {#intro .wide} ##\n", "## TITLE {#intro .wide} ##\n"),
+        ("title {.class}\n===\n", "TITLE {.class}\n===\n"),
+        ("a ![b](c.png){width=50} d", "A ![B](c.png){width=50} D"),
+        ("a [b](c){.external target=_blank} d", "A [B](c){.external target=_blank} D"),
+        ("a [b]{.smallcaps} `x`{.py} d", "A [B]{.smallcaps} `x`{.py} D"),
+        ("term\n: first line\n  goes on\n: second\n", "TERM\n: FIRST LINE\n  GOES ON\n: SECOND\n"),
+        ("term\n\n:   text\n", "TERM\n\n:   TEXT\n"),
+    ],
+)
+def test_extensions_of_markdown(tmp_path: Path, content: str, wanted: str) -> None:
+    assert translated(tmp_path, "a.md", content, upper) == wanted
+
+
+def test_no_wrapped_line_begins_a_definition(tmp_path: Path) -> None:
+    assert translated(tmp_path, "a.md", "one two\nthree\n", lambda _: "one two : three") == "one two :\nthree\n"
+
+
+def test_codes_that_touch_are_translated(tmp_path: Path) -> None:
+    for content in ("A ***bold italic*** word", "***a** b* word", "*a **b*** word"):
+        assert translated(tmp_path, "a.md", content, lambda text: text.replace("word", "Wort")) == content.replace("word", "Wort")
+
+
 def test_marks_around_segments_of_xliff_are_carried_over(tmp_path: Path) -> None:
     marks = '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>'
     content = f'<xliff version="1.2"><trans-unit><source>One. Two.</source><seg-source>{marks}</seg-source></trans-unit></xliff>'
@@ -532,7 +560,7 @@ BAD = {
     "times.srt": (b"1\nHello", "not SubRip"),
     "arrow.srt": (b"1\n00:00:01,000 --> 00:00:02,000\na\n\n2\n00:00:03 -> 00:00:04\nb", "line 5: not SubRip"),
     "none.tmx": (b'<tmx><body><tu><tuv xml:lang="fr"><seg>a</seg></tuv></tu></body></tmx>', "no unit has a text in en"),
-    "what.xyz": (b"text", "which format"),
+    "what.xyz": (b"text", "cannot tell the format from the suffix; give --format"),
 }  # fmt: skip
 
 

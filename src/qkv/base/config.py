@@ -3,7 +3,8 @@
 import contextlib
 import difflib
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from qkv.base.errors import ConfigError
 
+SHOWN = 5  # differences between two configs that a message names
 CUTOFF_ELSEWHERE = 0.75  # similarity from which a key of another section is suggested; heads and betas have 0.6
 
 
@@ -155,13 +157,26 @@ def _value(text: str) -> Any:
 
 
 def differences(old: Config, new: Config) -> list[str]:
-    """List what differs between two configs, each as `key: old -> new`."""
+    """List the leaf keys that differ between two configs, each as `key: old -> new`."""
     return list(_differences(old.model_dump(mode="json"), new.model_dump(mode="json"), ""))
 
 
 def _differences(old: Any, new: Any, at: str) -> Iterable[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*old, *(k for k in new if k not in old)]:
-            yield from _differences(old.get(key), new.get(key), f"{at}.{key}" if at else key)
-    elif old != new:
-        yield f"{at}: {old!r} -> {new!r}"
+    if old == new:
+        return
+    found: list[str] = []
+    sections = [side for side in (old, new) if side is not None]
+    if all(isinstance(side, dict) and side for side in sections):  # None has no keys
+        before, after = old or {}, new or {}
+        for key in [*before, *(k for k in after if k not in before)]:
+            found += _differences(before.get(key), after.get(key), f"{at}.{key}" if at else key)
+    elif all(isinstance(side, list) and any(isinstance(item, dict) for item in side) for side in sections):  # such as corpora
+        for index, items in enumerate(zip_longest(old or [], new or [])):
+            found += _differences(*items, f"{at}[{index}]")
+    yield from found or [f"{at}: {old!r} -> {new!r}"]
+
+
+def describe_differences(changes: Sequence[str]) -> str:
+    """Return differences for a message: the first five, and how many more there are."""
+    more = [f"and {len(changes) - SHOWN:,} more"] if len(changes) > SHOWN else []
+    return "; ".join([*changes[:SHOWN], *more])

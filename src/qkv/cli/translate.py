@@ -77,7 +77,7 @@ def translate_command(
 ) -> None:
     """Translate text line by line, where an empty line stays empty; or whole files, with everything but their texts kept."""
     from qkv.base.config import with_settings
-    from qkv.inference.file_translation import plan_files
+    from qkv.inference.file_translation import AlreadyTranslated, plan_files
     from qkv.inference.load import load_translator, read_languages
     from qkv.inference.segmenter import TextOptions
 
@@ -94,7 +94,13 @@ def translate_command(
         )
         read = ReadOptions(languages or read_languages(run), as_side_names("columns", options.pop("columns", None)))
         command = (run.resolve(), adapter and adapter.resolve(), engine, precision, words, options, text_options.fingerprint)
-        plan = plan_files(files, out, all_segments, file_format, read, repr(command))
+        try:
+            plan = plan_files(files, out, all_segments, file_format, read, repr(command))
+        except AlreadyTranslated as done:
+            print(f"qkv: {done}", file=sys.stderr)
+            if out is None:  # a single file, whose translation is the file itself
+                sys.stdout.buffer.write(files[0].expanduser().read_bytes())
+            raise typer.Exit(0) from None
     elif out is not None or all_segments:
         raise ConfigError("--out and --all are for files; name a file")
     lines = input_lines(files[0] if files else None)
@@ -137,7 +143,7 @@ def _text_options(
 
 
 class TermCounts:
-    """Counts the terms of a glossary in the text, and those that are not translated as it says."""
+    """Counts the terms of a glossary in the text, and those that are not translated as the glossary says."""
 
     def __init__(self) -> None:
         self.occurrences: Counter[Term] = Counter()
@@ -152,6 +158,7 @@ class TermCounts:
     def report(self) -> None:
         """Print how many terms were found and translated as the glossary says, and each that was not."""
         total, lost = self.occurrences.total(), self.missing.total()
-        print(f"qkv: terms of the glossary: {total:,} in the text, {total - lost:,} translated as it says", file=sys.stderr)
+        kept = f"{total - lost:,} translated as the glossary says"
+        print(f"qkv: terms of the glossary: {total:,} in the text, {kept}", file=sys.stderr)
         for term, count in self.missing.most_common():
-            print(f"qkv: {term}: {self.occurrences[term]:,} in the text, not translated so {count:,} times", file=sys.stderr)
+            print(f"qkv: {term}: {count:,} of {self.occurrences[term]:,} occurrences do not follow the glossary", file=sys.stderr)

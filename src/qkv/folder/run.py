@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv.base.config import differences, dump_yaml, parse, read_yaml
+from qkv.base.config import describe_differences, differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
 from qkv.data.corpora import SourceStatistics, Tokenizers
@@ -134,8 +134,8 @@ def open_run(run: Path, recipe: Recipe, accept_changes: bool) -> list[str]:
         (run / RESULT).unlink(missing_ok=True)
     elif changes and (run / RESULT).exists():
         raise ConfigError(
-            f"{run} is finished and has no checkpoints, so that it cannot continue with {'; '.join(changes)}; choose another "
-            "--out, and training.keep_checkpoints=true for a run that is to be trained further"
+            f"{run} is finished and has no checkpoints, so that it cannot continue with {describe_differences(changes)}; "
+            "choose another --out, and training.keep_checkpoints=true for a run that is to be trained further"
         )
     elif changes:
         _delete_prepared(run)
@@ -157,12 +157,14 @@ def _refuse_changes(run: Path, changes: list[str], accept_changes: bool) -> None
     refused = [] if accept_changes else [c for c in changes if not c.startswith(FREE_TO_CHANGE)]
     if refused:
         raise ConfigError(
-            f"{run} was made with another recipe: {'; '.join(refused)}. "
+            f"{run} was made with another recipe: {describe_differences(refused)}. "
             "Choose another --out, or give --accept-changes to continue with the new values"
         )
     fixed = [c for c in changes if c.startswith(("model.", "tokenizer.", "tokenizer:")) and not c.startswith("model.dropout:")]
     if fixed:
-        raise ConfigError(f"{run} cannot continue with {'; '.join(fixed)}: its weights would not fit; choose another --out")
+        raise ConfigError(
+            f"{run} cannot continue with {describe_differences(fixed)}: its weights would not fit; choose another --out"
+        )
 
 
 def save_tokenizers(run: Path, tokenizers: Tokenizers) -> None:
@@ -217,8 +219,8 @@ def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
 
 
 def _delete_prepared(run: Path) -> None:
-    """Delete the tokenizers and config.json of another recipe or text, so that they are made again."""
-    for path in [*run.glob("tokenizer*.json"), run / CONFIG]:
+    """Delete what was made of another recipe or text: tokenizers, config.json, scores of the start."""
+    for path in [*run.glob("tokenizer*.json"), *run.glob("before*.json"), run / CONFIG]:
         path.unlink(missing_ok=True)
 
 

@@ -1,10 +1,12 @@
 """Starting from another run: the shape of its model, its tokenizer, its weights, the length of its texts."""
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvError, QkvWarning
 from qkv.folder.networks import NetworkRun, SavedNetwork, read_network_run, read_translator_run, trained_length_of
 from qkv.folder.run import find_weights, read_recipe
 from qkv.models import FAMILIES, seeded_initialisation
@@ -12,6 +14,8 @@ from qkv.parts.adapters import with_adapters
 from qkv.parts.heads import ENCODER
 from qkv.recipes import Recipe, parse_recipe
 from qkv.recipes.abilities import describe, require
+from qkv.text.corpus import read_pairs
+from qkv.text.scripts import script_contradicts
 from qkv.text.tokenizer import Tokenizer
 from qkv.training.progress import Progress
 
@@ -76,12 +80,24 @@ def _taken_over(recipe: Any, started: Any) -> dict[str, Any]:
     data = recipe.data.model_dump(mode="json")
     if "source_eos" in recipe.data.model_fields_set and recipe.data.source_eos != started.data.source_eos:
         raise ConfigError(f"data.source_eos is {started.data.source_eos} in {recipe.start}; leave it out, it is taken from there")
-    if "languages" not in recipe.data.model_fields_set:
-        data["languages"] = started.data.languages
-    if "protect" not in recipe.data.model_fields_set:
-        data["protect"] = started.data.protect
+    languages = started.data.languages
+    if "languages" not in recipe.data.model_fields_set and languages is not None:
+        if script_contradicts(languages[1], _dev_targets(recipe.data, languages)):
+            not_so = f"the targets of data.dev are not in the script of {languages[1]}"
+            warnings.warn(f"{not_so}: data.languages of {recipe.start} are not taken over", QkvWarning, stacklevel=2)
+        else:
+            data["languages"] = languages
+    for key in {"protect", "max_tokens"} - recipe.data.model_fields_set:
+        data[key] = getattr(started.data, key)
     data["source_eos"] = started.data.source_eos  # the weights know sources with it, or without it
     return {**taken, "data": data}
+
+
+def _dev_targets(data: Any, languages: tuple[str, str]) -> Iterator[str]:
+    """Yield the targets of dev; none from a corpus that cannot be read, which is refused later."""
+    for corpus in data.dev:
+        with contextlib.suppress(QkvError):
+            yield from (pair.target for pair in read_pairs(corpus, languages) if not pair.problem)
 
 
 def _free_keys(recipe: Recipe, started: Any) -> set[str]:

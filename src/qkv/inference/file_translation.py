@@ -20,6 +20,11 @@ from qkv.text.translatable.pieces import TextPieces
 CHUNK = 512  # texts translated at once
 UNFINISHED = ".qkv-translate.json"  # in a folder of translated files until all are written
 
+
+class AlreadyTranslated(NothingToTranslate):
+    """Every entry of the files has a translation: nothing is left to do."""
+
+
 Translate = Callable[[list[str]], list[str]]
 TextKey = tuple[str, tuple[ProtectedSpan, ...]]
 
@@ -67,8 +72,9 @@ def plan_files(
 ) -> FilePlan:
     """Parse the files that paths, patterns and folders name, and check that nothing would be overwritten.
 
-    Raise an error for a file that is damaged. In folders and patterns, files without a known format or without texts to translate
-    are skipped. `fingerprint` says which command this is: the same one continues where it was interrupted.
+    Raise an error that names all damaged files, and `AlreadyTranslated` where nothing is left to do. In folders and patterns,
+    files without a known format or without texts to translate are skipped. `fingerprint` says which command this is: the same one
+    continues where it was interrupted.
     """
     plan = FilePlan([])
     target = Path(out).expanduser() if out is not None else None
@@ -81,6 +87,7 @@ def plan_files(
         plan.folder = target
         if target.exists() and not target.is_dir():
             raise ConfigError(f"{target}: is a file; several files need a folder that is new or has no files of their names")
+    done, broken = 0, list[str]()  # files in which everything has a translation; why others cannot be read
     for path, relative in found:
         if several and file_format is None and format_of(path) is None:
             plan.skipped.append(f"{path}: unknown format")
@@ -89,12 +96,19 @@ def plan_files(
             parsed = read_translatable(path, file_format, options)
             todo = [all_segments or not segment.translated for segment in parsed.segments]
             if not any(todo):
-                raise NothingToTranslate(f"{path}: everything has a translation; --all translates it again")
+                raise AlreadyTranslated(f"{path}: everything has a translation; --all translates it again")
             plan.files.append(PlannedFile(path, target / relative if plan.folder and target else target, parsed, todo))
         except NothingToTranslate as error:
             if not several:
                 raise
             plan.skipped.append(str(error))
+            done += isinstance(error, AlreadyTranslated)
+        except DataError as error:
+            broken.append(str(error))
+    if broken:
+        raise DataError(broken[0] if len(broken) == 1 else "\n  ".join([f"{len(broken):,} files cannot be read:", *broken]))
+    if done and not plan.files:
+        raise AlreadyTranslated(f"everything has a translation in {done:,} of {len(found):,} files; --all translates it again")
     if not plan.files:
         raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}")
     if plan.folder is not None:

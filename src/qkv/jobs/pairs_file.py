@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from qkv.base.config import Config, differences, parse
+from qkv.base.config import Config, describe_differences, differences, parse
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_file, write_error
 from qkv.decoding.config import DecodingConfig
@@ -63,10 +63,12 @@ class PairsFile:
             report = CheckReport.from_dict(found["report"])
         except (OSError, ValueError, KeyError, TypeError, QkvError) as error:
             raise CheckpointError(f"{self.manifest}: not readable ({error}); choose another --out") from None
-        changes = dict.fromkeys(OTHER.get(change.partition(":")[0], change) for change in differences(before, self.made_of))
+        found_changes = differences(before, self.made_of)
+        changes = list(dict.fromkeys(OTHER.get(change.partition(":")[0], change) for change in found_changes))
         if changes and lines:
             raise ConfigError(
-                f"{self.path} is made by another command: {'; '.join(changes)}. Run that command again, or choose another --out"
+                f"{self.path} is made by another command: {describe_differences(changes)}. "
+                "Run that command again, or choose another --out"
             )
         if not changes:
             self.lines, self.size, self.report = lines, size, report

@@ -9,6 +9,7 @@ from qkv.folder.run import RESULT
 from qkv.inference.confidence import ConfidenceModel
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
+from qkv.jobs.before_after import format_row
 from qkv.jobs.job import run_facts
 from qkv.lens.heatmap import attention_svg
 from qkv.recipes import Recipe
@@ -34,7 +35,7 @@ def write_run_report(
 ) -> Path:
     """Write report.html into the run's folder: curves, scores, samples, confidence, attention, corpora.
 
-    `rows` are a table of the scores of all held-out sets.
+    `rows` are the scores of all held-out sets, from `tabulate`.
     """
     samples = evaluation.samples(SAMPLES, translator.recipe.seed)
     return write_report(
@@ -53,7 +54,7 @@ def write_run_report(
             )
         ],
         attention=_pictures(translator, [source for source, _, _ in samples]),
-        figures=rows,
+        figures=[format_row(row) for row in rows],
         confidence=_describe_confidence(confidence) if confidence is not None else "",
         reliability=confidence.reliability.rows() if confidence is not None else [],
     )

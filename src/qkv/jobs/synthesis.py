@@ -18,7 +18,7 @@ from qkv.inference.translator import TranslatedText, Translator
 from qkv.jobs.inputs import check_inputs
 from qkv.jobs.pairs_file import PairsFile, SyntheticPairsConfig
 from qkv.jobs.train import as_settings, resolve_recipe, train
-from qkv.recipes import TranslationRecipe
+from qkv.recipes import TranslationRecipe, recipe_job
 from qkv.text.check import TOO_LONG, CheckConfig, check_pairs
 from qkv.text.monolingual import MonolingualText, TextLine
 from qkv.text.pair import TextPair, same_language
@@ -117,10 +117,12 @@ def _student_recipe(
     """Return the student's recipe, with all it names checked, but for the teacher's pairs, which are the first of the corpora."""
     if any(setting.startswith(("data.train=", "data.train.")) for setting in as_settings(settings)):
         raise ConfigError("data.train is the teacher's pairs and those of --pairs; leave it out, and give real pairs by --pairs")
+    job = recipe_job(given, list(as_settings(settings))) if isinstance(given, str | Path | dict) else getattr(given, "job", "")
+    if job not in ("translation", ""):  # before data.train, which other recipes do not have
+        name = "the recipe" if isinstance(given, dict) else given
+        raise ConfigError(f"{name}: a recipe for {job}; a student is a translator, such as transformer-small")
     settings["data.train"] = corpora
     recipe: Any = resolve_recipe(given, settings)
-    if recipe.job != "translation":
-        raise ConfigError(f"{given}: a recipe for {recipe.job}; a student is a translator, such as transformer-small")
     languages, taught = recipe.data.languages, translator.recipe.data.languages
     if languages is None and taught is not None:
         recipe = resolve_recipe(given, {**settings, "data.languages": list(taught)})

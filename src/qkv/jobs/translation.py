@@ -26,7 +26,7 @@ from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_detected, evaluate
 from qkv.inference.translator import Translator
-from qkv.jobs.before_after import save_before, tabulate
+from qkv.jobs.before_after import format_row, save_before, start_warnings, tabulate
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
@@ -47,6 +47,7 @@ from qkv.training.progress import Progress, duration
 # Validation decodes greedily for every recipe: it is fast, and scores of different recipes can be compared.
 GREEDY = {name: field.default for name, field in DecodingConfig.model_fields.items()} | {"beam": 1}
 SHOWN, SHOWN_AT_END = 3, 12  # samples shown at each validation, and at the end of training
+BEFORE_DEV = "before_dev.json"  # in a run's folder: scores on dev of the weights that it started from
 CALIBRATION_TEXTS = 1000  # dev texts that confidence is learned on
 
 
@@ -69,6 +70,7 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         one_text_per_row=recipe.model.one_text_per_row,
     )
     validator = TranslationValidator(recipe, data, model, progress)
+    before = validator.score_start(run) if recipe.start else None
     return Job(
         model=model,
         objective=OBJECTIVES[recipe.objective.kind].build(recipe.objective, data.tokenizers.target),
@@ -77,7 +79,7 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         validator=validator,
         size=f"{len(batches.order):,} pairs an epoch; {recipe.training.batch_tokens:,} target tokens a step, "
         + ("a text a row" if batches.one_text_per_row else f"in rows of {batches.widths[1]}"),
-        finish=lambda trainer: finish(run, trainer, validator, data),
+        finish=lambda trainer: finish(run, trainer, validator, data, before),
         token_counts=_count_targets(data),
     )
 
@@ -156,7 +158,25 @@ class TranslationValidator(Validator):
 
     def final(self) -> float:
         """Return the first metric over all of dev."""
-        return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0].selection_score
+        return self.score_dev().selection_score
+
+    def score_dev(self) -> Validation:
+        """Return the loss on dev, and metrics over all of it unless the recipe translates no dev texts."""
+        return self.score(self.data.dev if self.recipe.score_dev else [], seed=0)[0]
+
+    def score_start(self, run: Path) -> Validation:
+        """Score the weights of the start as the kept ones are scored at the end: in float32. A resumed run knows the scores."""
+        path = run / BEFORE_DEV
+        if path.exists():
+            return Validation(**json.loads(path.read_text()))
+        precision, self.precision = self.precision, torch.float32
+        self.model.eval()
+        found = self.score_dev()
+        self.precision = precision
+        with atomic_file(path) as aside:
+            aside.write_text(json.dumps(vars(found)))
+        self.progress.say("before training: " + "  ".join(f"{name} {value:.3f}" for name, value in found.scores.items()))
+        return found
 
     @torch.no_grad()
     def score(self, texts: TextPairs, seed: int) -> tuple[Validation, list[Sample]]:
@@ -182,8 +202,13 @@ class TranslationValidator(Validator):
         return in_order(pairs, tokens=budget, widths=self.data.widths, eos=eos, one_text_per_row=one_text_per_row)
 
 
-def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: PreparedPairs) -> None:
-    """Choose the weights, score them on the test set (on dev without one), write the report."""
+def finish(
+    run: Path, trainer: Trainer, validator: TranslationValidator, data: PreparedPairs, before: Validation | None = None
+) -> None:
+    """Choose the weights, score them on the test set (on dev without one), write the report.
+
+    `before` is the validation of the start's weights; warnings say so where the kept ones are no better.
+    """
     recipe, progress = validator.recipe, validator.progress
     which = choose_weights(run, trainer, validator)
     translator = validator.translator()
@@ -196,6 +221,8 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
     if data.detected_language is not None:
         facts["detected language"] = describe_detected(data.detected_language)
     rows = tabulate(run, data.held_out, evaluations) if len(evaluations) > 1 or recipe.start else []
+    warnings = start_warnings(recipe.start, before, validator.score_dev(), rows) if before and recipe.start else []
+    facts["warnings"] = [*facts["warnings"], *warnings]
     confidence = _calibrate(run, translator, evaluations.get("dev"), data, progress)
     report = write_run_report(run, facts, found, translator, data.reports, rows, confidence)
     with atomic_file(run / RESULT) as path:
@@ -204,9 +231,11 @@ def finish(run: Path, trainer: Trainer, validator: TranslationValidator, data: P
     progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:
         progress.say(f"{name}: {score}  ({score.signature})")
-    for row in rows:
+    for row in map(format_row, rows):
         change = " (before {before}, difference {difference}, p = {p})".format_map(row) if "before" in row else ""
         progress.say(f"{row['held-out set']}: {row['score']}{change}")
+    for warning in warnings:
+        progress.warn(warning)
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")
 
 
@@ -220,7 +249,7 @@ def _calibrate(
             dev = evaluate(translator, data.dev[:CALIBRATION_TEXTS], ("chrf",))
         found = calibrate(translator, dev.first(CALIBRATION_TEXTS), digest(run / WEIGHTS))
     except DataError as error:
-        progress.say(f"no confidence of translations: {error}")
+        progress.say(f"confidence was not calibrated: {error}")
         return None
     found.save(run)
     progress.say(f"confidence of translations: {found.reliability}, predicted from the others")

@@ -20,7 +20,7 @@ from qkv.recipes.translation import TranslationData, TranslationRecipe
 
 __all__ = [
     "RECIPE", "RECIPES", "FinetuningRecipe", "PretrainingRecipe", "Recipe", "TranslationData", "TranslationRecipe",
-    "load_recipe", "parse_recipe", "recipe_class", "recipe_names", "with_size",
+    "load_recipe", "parse_recipe", "recipe_class", "recipe_job", "recipe_names", "with_size",
 ]  # fmt: skip
 
 RECIPES = Path(__file__).parent
@@ -36,6 +36,21 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name: str | Path | dict[str, Any], settings: list[str]) -> Recipe:
     """Return a recipe by its name, from a file or from plain values, with settings (`key=value`, in YAML) applied to it."""
+    where, given, values = _read_values(name, settings)
+    try:
+        return parse_recipe(values, where)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{_recipes_for_kind(given, values)}") from None
+
+
+def recipe_job(name: str | Path | dict[str, Any], settings: list[str]) -> str:
+    """Return the job of a recipe, which may be incomplete; "" for an unknown objective."""
+    kind = _kind(_with_default_model(_read_values(name, settings)[2]), "objective", "translation")
+    return OBJECTIVES[kind].config_class.job if kind in OBJECTIVES else ""
+
+
+def _read_values(name: str | Path | dict[str, Any], settings: list[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return a recipe's name for messages, and its values without and with the settings."""
     where = "recipe" if isinstance(name, dict) else str(name)
     given = name if isinstance(name, dict) else read_yaml(_recipe_file(Path(name)))
     values = _without_replaced(given, settings)
@@ -45,10 +60,7 @@ def load_recipe(name: str | Path | dict[str, Any], settings: list[str]) -> Recip
         if isinstance(word, str) and word in KINDS:  # spelled out, so that other keys can be set beside the kind
             values = with_settings(values, [f"model.attention.kind={word}"])
         values = with_settings(values, [setting])
-    try:
-        return parse_recipe(values, where)
-    except ConfigError as error:
-        raise ConfigError(f"{error}{_recipes_for_kind(given, values)}") from None
+    return where, given, values
 
 
 def _recipe_file(path: Path) -> Path:

@@ -41,7 +41,7 @@ class TranslateResponse(BaseModel):
     alternatives: list[str] | list[list[str]] | None = None
     scores: list[float] | list[list[float]] | None = None
     confidences: list[float | None] | list[list[float | None]] | None = None
-    missingTerms: list[str] | list[list[str]] | None = None  # terms of the glossary that are not translated as it says
+    missingTerms: list[str] | list[list[str]] | None = None  # terms that are not translated as the glossary says
 
 
 class LanguageInfo(BaseModel):

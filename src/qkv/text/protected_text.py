@@ -71,7 +71,7 @@ def compile_patterns(expressions: tuple[str, ...] = ()) -> tuple[re.Pattern[str]
         try:
             compiled.append(re.compile(expression))
         except (re.error, TypeError) as error:
-            raise ConfigError(f"protect takes regular expressions, and {expression!r} is none: {error}") from None
+            raise ConfigError(f"protect: {expression!r} is not a valid regular expression: {error}") from None
     return (*compiled, _PLACEHOLDERS)
 
 

@@ -18,6 +18,16 @@ SCRIPTS = {
     "km": ("Khmer", "\u1780-\u17ff"),
     "my": ("Burmese", "\u1000-\u109f"),
 }
+# Other languages that are written in a script, and other codes of the same language.
+ALSO_WRITTEN = {
+    "zh": {"zho", "chi", "cmn", "yue", "wuu", "nan", "hak", "lzh", "ja", "jpn"},
+    "ja": {"jpn"},
+    "ko": {"kor"},
+    "th": {"tha"},
+    "lo": {"lao"},
+    "km": {"khm"},
+    "my": {"mya", "bur", "shn", "mnw", "ksw"},
+}
 _CHARACTER = re.compile("|".join(f"(?P<{code}>[{signs}])" for code, (_, signs) in SCRIPTS.items()))
 _OTHER_WORD = re.compile(rf"(?:(?![{''.join(signs for _, signs in SCRIPTS.values())}])[^\W\d_])+")
 
@@ -39,6 +49,19 @@ def detect_language(texts: Iterable[str]) -> str | None:
         found["ja"] += found.pop("zh", 0)
     code, count = found.most_common(1)[0] if found else ("", 0)
     return code if count > (found.total() + other) / 2 else None
+
+
+def script_contradicts(language: str, texts: Iterable[str]) -> bool:
+    """Return whether texts cannot be in a language: most of them are in another one's script, or none is in its own."""
+    code, found = language.replace("_", "-").split("-")[0].lower(), list(islice(texts, SAMPLED))
+    detected = detect_language(found)
+    if not 2 <= len(code) <= 3:  # a name such as "target", which says nothing of a script
+        return False
+    if detected is not None:
+        return code not in {detected, *ALSO_WRITTEN[detected]}
+    own = next((name for name, others in ALSO_WRITTEN.items() if code in {name, *others}), None)
+    joined = " ".join(found)
+    return own is not None and not _CHARACTER.search(joined) and bool(_OTHER_WORD.search(joined))
 
 
 def language_name(code: str) -> str:

@@ -73,7 +73,7 @@ def read_translatable(path: Path, file_format: str | None = None, options: ReadO
     """Parse a file in a format of `FORMATS`, by default the one that its suffix shows."""
     chosen = file_format or format_of(path)
     if chosen is None:
-        raise ConfigError(f"{path}: which format? its suffix does not tell; say --format {'|'.join(FORMATS)}")
+        raise ConfigError(f"{path}: cannot tell the format from the suffix; give --format {'|'.join(FORMATS)}")
     if chosen not in FORMATS:
         raise ConfigError(f"no format {chosen!r}; known are {', '.join(FORMATS)}")
     try:

@@ -88,7 +88,8 @@ def markup_problem(source: str, translation: str) -> str:
     for code in expected:
         if expected[code] != got[code]:
             return f"the translation has {code!r} {got[code]} times instead of {expected[code]}"
-    if len(wanted) != len(codes):  # text that looks like a code, such as the * in 2 * 3: which is which cannot be told
+    # Text that looks like a code, such as the * in 2 * 3, or codes that touch, as in ***: which is which cannot be told.
+    if wanted != codes:
         return ""
     partners = _partners([span.kind for span in source.spans]) or {}
     indices = defaultdict[str, deque[int]](deque)

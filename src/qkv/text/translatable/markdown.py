@@ -8,12 +8,14 @@ from typing import NamedTuple
 from qkv.base.errors import DataError
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
 from qkv.text.translatable.html_page import has_letters, html_segments
-from qkv.text.translatable.markdown_inline import reference_names, with_inline_spans
+from qkv.text.translatable.markdown_inline import ATTRIBUTES, reference_names, with_inline_spans
 
 _QUOTE = re.compile(r"[ ]{0,3}>[ \t]?")
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)]|\[\^[^\]]+\]:)(?:[ \t]+(?:\[[ xX]\][ \t]+)?|$)")
+_ITEM = re.compile(r"[ \t]*(?:[-*+:]|\d{1,9}[.)]|\[\^[^\]]+\]:)(?:[ \t]+(?:\[[ xX]\][ \t]+)?|$)")
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*$)|~{3,})")
 _HEADING = re.compile(r"[ ]{0,3}#{1,6}(?:[ \t]+|$)")
+_HEADING_END = re.compile(rf"(?:[ \t]+{ATTRIBUTES})?(?:[ \t]+#+)?(?:[ \t]+{ATTRIBUTES})?[ \t]*$")
+_ALERT = re.compile(r"[ ]{0,3}\[!\w+\][+-]?(?:[ \t]+|$)")  # the first line of a quote on GitHub, such as [!NOTE]
 _UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-+)[ \t]*$")
 _RULE = re.compile(r"[ ]{0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
 _TABLE_RULE = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
@@ -29,7 +31,7 @@ _HTML_ENDS = {"<!--": "-->", "<pre": "</pre>", "<script": "</script>", "<style":
 _COMMAND = re.compile(r"[ \t]*(?::{3}|!!!|\?\?\?|\{[%:]|%%)")  # of a site generator
 _CELL = re.compile(r"(?:\\.|(`+)(?!`).*?(?<!`)\1(?!`)|[^|\\])*")
 # A word that would begin a block at the start of a line.
-_BLOCK_START = re.compile(r"[-+*>#|=]+$|<[A-Za-z!?/]|\d{1,9}[.)]$|[:~`]{3}|\|")
+_BLOCK_START = re.compile(r"[-+*>#|=:]+$|<[A-Za-z!?/]|\d{1,9}[.)]$|[:~`]{3}|\|")
 
 
 class _Line(NamedTuple):
@@ -115,8 +117,10 @@ class _Scanner:
         if fence := _FENCE.match(text):
             self._skip_to(re.compile(rf"[ \t>]*{re.escape(fence[1][0])}{{{len(fence[1])},}}[ \t]*$"))
         elif heading := _HEADING.match(text):
-            end = len(re.sub(r"(?:[ \t]+#+)?[ \t]*$", "", text))
+            end = len(_HEADING_END.sub("", text, count=1))
             yield [_Line(Extent(extent.start + heading.end(), extent.start + max(heading.end(), end)), "")]
+        elif not self.paragraph and self._is_quoted(extent) and (alert := _ALERT.match(text)):
+            yield [_Line(Extent(extent.start + alert.end(), extent.end), "")]
         elif _COMMAND.match(text):
             self.indent = spaces + 4
         elif text.strip() == "$$":
@@ -130,6 +134,9 @@ class _Scanner:
         elif not (_RULE.match(text) or _UNDERLINE.match(text)):
             start = extent.start + len(text) - len(text.lstrip())
             self.paragraph.append(_Line(Extent(start, extent.end), self.source.text[self.lines[self.number].start : start]))
+
+    def _is_quoted(self, extent: Extent) -> bool:
+        return ">" in self.source.text[self.lines[self.number].start : extent.start]
 
     def _flush(self) -> Iterator[list[_Line]]:
         if self.paragraph:

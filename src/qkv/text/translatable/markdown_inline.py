@@ -8,17 +8,20 @@ from typing import NamedTuple
 from qkv.text.protected_text import ProtectedSpan, ProtectedText
 from qkv.text.translatable.html_page import VOID
 
+ATTRIBUTES = r"\{(?::|[#.][\w-]|[\w-]+=)[^{}]*\}"  # {#id .class width=50} of Pandoc, {: .class} of Kramdown
 _TOKEN = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
-    r"|(?P<code>(?<!`)(`+)(?!`).+?(?<!`)\3(?!`))"
+    rf"|(?P<code>(?<!`)(`+)(?!`).+?(?<!`)\3(?!`)(?:{ATTRIBUTES})?)"
     r"|(?P<alone><[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*>|<[\w.+-]+@[\w.-]+>|<!--.*?-->|\[\^[^\]\s]+\]"
-    r"|\$\$[^$]+\$\$|\$(?=\S)[^$]*[\\^_{}=][^$]*(?<=\S)\$(?!\d)|\{\{[%<].*?[%>]\}\}|\{:[^}]*\})"
+    r"|\$\$[^$]+\$\$|\$(?=\S)[^$]*[\\^_{}=][^$]*(?<=\S)\$(?!\d)|\{\{[%<].*?[%>]\}\}"
+    rf"|{ATTRIBUTES})"
     r"|(?P<tag><(?P<close>/?)(?P<name>[A-Za-z][\w-]*)(?:\s(?:[^<>\"']|\"[^\"]*\"|'[^']*')*|\s*)(?P<empty>/?)>)"
     r"|(?P<open>!?\[)|(?P<end>\])|(?P<run>\*+|_+|~~)",
     re.DOTALL,
 )
 _TARGET = re.compile(
-    r"\(\s*(?:<[^<>\n]*>|(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|\[[^\[\]]+\]"
+    r"(?:\(\s*(?:<[^<>\n]*>|(?:[^\s()\\]|\\.|\((?:[^\s()\\]|\\.)*\))*)(?:\s+(?:\"[^\"]*\"|'[^']*'|\([^()]*\)))?\s*\)|\[[^\[\]]+\])"
+    rf"(?:{ATTRIBUTES})?|{ATTRIBUTES}"
 )
 _DEFINITION = re.compile(r"^[ >\t]*\[(?!\^)([^\]]+)\]:", re.MULTILINE)
 
