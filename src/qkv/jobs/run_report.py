@@ -55,6 +55,11 @@ def write_run_report(
         ],
         attention=_pictures(translator, [source for source, _, _ in samples]),
         figures=[format_row(row) for row in rows],
+        figures_note=(
+            f"Before: the start, {translator.recipe.start}. p: paired bootstrap resampling of the texts."
+            if translator.recipe.start
+            else "All held-out sets, with 95 % confidence intervals."
+        ),
         confidence=_describe_confidence(confidence) if confidence is not None else "",
         reliability=confidence.reliability.rows() if confidence is not None else [],
     )
