@@ -34,14 +34,14 @@ if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
 patch_once_per_launch()
 
 
-def texts(rng: np.random.Generator, rows: int) -> list[list[np.ndarray]]:
-    return [[rng.integers(4, 77, rng.integers(2, 9)) for _ in range(row + 1)] for row in range(rows)]
+def texts(rng: np.random.Generator, counts: tuple[int, ...] = (1, 3)) -> list[list[np.ndarray]]:
+    """Texts of a few rows, by their number in each: the interpreter takes long for a row."""
+    return [[rng.integers(4, 77, rng.integers(2, 9)) for _ in range(count)] for count in counts]
 
 
 def loss_and_gradients(model: EncoderDecoder, width: int) -> tuple[float, dict[str, Tensor]]:
     rng = np.random.default_rng(3)
-    rows = 3 if width <= 128 else 2  # the interpreter takes seconds for each wide row
-    batch = make_batch(texts(rng, rows), texts(rng, rows), (width, width), eos=3)
+    batch = make_batch(texts(rng), texts(rng), (width, width), eos=3)
     model.zero_grad()
     loss = Translation(TranslationConfig(), bos=2).loss(model, *batch.inputs)
     loss.backward()
@@ -149,7 +149,7 @@ def test_steps_are_the_same(monkeypatch: pytest.MonkeyPatch, positions: Any) -> 
 
 def check_encoder(monkeypatch: pytest.MonkeyPatch, model: Encoder, row: int, tasks: int) -> None:
     rng = np.random.default_rng(3)
-    rows = make_batch(texts(rng, 3), texts(rng, 3), (row, row), eos=3).inputs[0]
+    rows = make_batch(texts(rng), texts(rng), (row, row), eos=3).inputs[0]
     rows = rows._replace(head=2 * (rows.position // 2))  # a tree, for models that read it
     segment, task = rows.position % 2, rows.text % tasks if tasks else None
 
@@ -219,7 +219,7 @@ def test_gradients_of_both_streams_of_an_xlnet_are_the_same(monkeypatch: pytest.
     """Some tokens in a random order, as in pretraining; with a memory of the rows before."""
     model = Xlnet(XlnetConfig(width=24, feedforward=40, heads=3, layers=2, dropout=0.0), 77).train()
     rng = np.random.default_rng(3)
-    rows = make_batch(texts(rng, 3), texts(rng, 3), (40, 40), eos=3).inputs[0]
+    rows = make_batch(texts(rng, (1, 2, 3)), texts(rng, (1, 2, 3)), (40, 40), eos=3).inputs[0]
     segment, cut = rows.position % 2, 16 if memory else 0
     before, here = (Rows(*(values[:, part] for values in rows[:3])) for part in (slice(cut), slice(cut, None)))
     rank = torch.randint(0, 5, here.ids.shape)
