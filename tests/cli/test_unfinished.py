@@ -123,10 +123,11 @@ def test_so_does_the_manifest_of_a_translator(finished: Path, runs: Path, to: st
         pytest.importorskip(package)
     with pytest.warns(QkvWarning, match=STEP):
         part = export(runs / "translator", to, tmp_path / "part")
-    whole = export(finished / "translator", to, tmp_path / "whole")
     assert "these are the weights of step 300 of 400" in (part / "README.md").read_text()
-    about = [json.loads((folder / "export.json").read_text())["unfinished"] for folder in (whole, part)]
-    assert about == [None, "step 300 of 400"]
+    assert json.loads((part / "export.json").read_text())["unfinished"] == "step 300 of 400"
+    whole = finished / "translator"
+    if to == "ctranslate2":  # whose search is its own; graphs are run by ours
+        whole = export(whole, to, tmp_path / "whole")
     assert qkv.load(part).translate(LINES) == qkv.load(whole).translate(LINES)  # type: ignore[union-attr]
 
 
