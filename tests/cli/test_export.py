@@ -93,6 +93,7 @@ def test_an_exported_folder_stands_alone(commands: Commands, run: Path, exported
     shutil.copytree(exported, moved)
     about = json.loads((moved / "export.json").read_text())
     assert about["special_tokens"] == {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3}
+    assert about["unfinished"] is None
     translator = qkv.load(moved)
     assert translator.translate(LINES, beam=1) == qkv.load(run, "cpu").translate(LINES, beam=1)
     done = commands.run("evaluate", moved)

@@ -124,9 +124,11 @@ def test_so_does_the_manifest_of_a_translator(finished: Path, runs: Path, to: st
     with pytest.warns(QkvWarning, match=STEP):
         part = export(runs / "translator", to, tmp_path / "part")
     assert "these are the weights of step 300 of 400" in (part / "README.md").read_text()
-    assert json.loads((part / "export.json").read_text())["unfinished"] == "step 300 of 400"  # test_export.py: None, if finished
+    assert json.loads((part / "export.json").read_text())["unfinished"] == "step 300 of 400"
     whole = finished / "translator"
-    assert qkv.load(part).translate(LINES) == qkv.load(whole, "cpu").translate(LINES)  # type: ignore[union-attr]
+    if to == "ctranslate2":  # whose search is its own; graphs are run by ours
+        whole = export(whole, to, tmp_path / "whole")
+    assert qkv.load(part).translate(LINES) == qkv.load(whole).translate(LINES)  # type: ignore[union-attr]
 
 
 def test_a_run_without_a_checkpoint_is_refused(finished: Path, tmp_path: Path) -> None:
