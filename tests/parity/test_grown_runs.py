@@ -31,7 +31,13 @@ def grow(tmp_path: Path, start: Path) -> Path:
     """Adapt a run to Chinese targets and new words; its weights hardly change."""
     pairs = write_pairs(tmp_path / "zh.tsv", ["zuzu kuku", "kuku zuzu", "zuku"] * 4, CHINESE * 4)
     given = {"start": str(start), "data.train": str(pairs), "data.dev": str(pairs), "data.check.duplicates": "keep"}
-    given |= {"tokenizer.grow": 60, "training.steps": 1, "training.learning_rate": 1e-12, "metrics": ["exact"]}
+    given |= {
+        "data.languages": ["en", "zh"],
+        "tokenizer.grow": 60,
+        "training.steps": 1,
+        "training.learning_rate": 1e-12,
+        "metrics": ["exact"],
+    }
     return train("adapt", tmp_path / "grown", settings={**given, "decoding.beam": 1, "decoding.max_extra": 2})
 
 

@@ -1,8 +1,8 @@
 """Compile every Triton kernel for GPUs of two generations, as far as machine code: no GPU is needed for that.
 
 A script of its own, run by test_kernels.py: under Triton's interpreter, which the other tests use, nothing is compiled.
-Attention takes seconds to compile, so each generation has its half of the combinations of constants: every combination is compiled
-for one, and every value of a constant for both, but for the head widths of float32 block-sparse attention.
+Attention takes seconds to compile, so each generation has its half of the combinations of constants: every combination is
+compiled for one, and every value of a constant for both, but for the head widths of float32 block-sparse attention.
 """
 
 from typing import Any
