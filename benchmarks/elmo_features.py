@@ -2,8 +2,9 @@
 
     python benchmarks/elmo_features.py --elmo RUN --vectors FOLDER --train train.conllu --dev dev.conllu
 
-RUN is a pretrained ELMo, FOLDER vectors that `qkv vectors train` learned from the same text; `--vectors` may be repeated. Features are
-frozen and standardised, and the same softmax regression is trained on each for the same epochs. A word without a vector has zeros.
+RUN is a pretrained ELMo, FOLDER vectors that `qkv vectors train` learned from the same text; `--vectors` may be repeated. Features
+are frozen and standardised, and the same softmax regression is trained on each for the same epochs. A word without a vector has
+zeros.
 """
 
 import argparse
@@ -101,7 +102,9 @@ def main() -> None:
     layers = {id(some): elmo_features(encoder, some) for some in words}
     for number in range(len(layers[id(words[0])])):
         score = accuracy(lambda some, n=number: layers[id(some)][n], train, dev)
-        print(f"| {options.elmo.name}, layer {number} | {layers[id(words[0])][number].size(1)} | {100 * score:.1f} % |", flush=True)
+        print(
+            f"| {options.elmo.name}, layer {number} | {layers[id(words[0])][number].size(1)} | {100 * score:.1f} % |", flush=True
+        )
 
 
 if __name__ == "__main__":

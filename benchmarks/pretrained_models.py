@@ -286,7 +286,9 @@ def everything(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     runs = {variant: folder_of(options.out, variant) for variant in options.variant}
-    pretrained_models_report.report(options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds)
+    pretrained_models_report.report(
+        options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds, read_speeds(options)
+    )
 
 
 def main() -> None:

@@ -18,8 +18,9 @@ PLOTS = {
 TOKEN_LOSS_ONLY = ("causal", "bidirectional", "spans")  # objectives whose loss is the loss of tokens and nothing else
 
 
-def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int) -> None:
-    """Write table.md and curves.svg of the runs that exist; `metrics` has the metric of each task."""
+def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int, speeds: dict[str, float]) -> None:
+    """Write table.md and curves.svg of the runs that exist; `metrics`: the metric of each task; `speeds`: updates per second."""
+    runs = {variant: run for variant, run in runs.items() if run.exists()}
     lines = ["| model | updates | tokens | " + " | ".join(f"{task} ({name})" for task, name in metrics.items()) + " | mean |"]
     lines.append("|---" * (len(metrics) + 4) + "|")
     for variant, run in runs.items():
@@ -29,7 +30,7 @@ def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int
         lines.append(f"| {variant} | {pretrained(run)} | {cells} | {statistics.mean(means):.1f} |")
     (out / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    plot(runs, out / "curves.svg")
+    plot(runs, speeds, out / "curves.svg")
 
 
 def scores(run: Path, task: str, metric: str, seeds: int) -> list[float]:
@@ -45,12 +46,12 @@ def pretrained(run: Path) -> str:
     return f"{steps:,} | {tokens / 1e6:.0f} M"
 
 
-def plot(runs: dict[str, Path], path: Path) -> None:
-    """Plot losses over seconds, one plot per kind of loss."""
+def plot(runs: dict[str, Path], speeds: dict[str, float], path: Path) -> None:
+    """Plot losses over the seconds that their updates take with nothing else on the device, one plot per kind of loss."""
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    found = {title: {variant: curves(run, names) for variant, run in runs.items()} for title, names in PLOTS.items()}
+    found = {title: {v: curves(runs[v], speeds[v], names) for v in runs if v in speeds} for title, names in PLOTS.items()}
     plotted = {title: by_variant for title, by_variant in found.items() if any(by_variant.values())}
     figure, axes = pyplot.subplots(1, max(1, len(plotted)), figsize=(5.5 * max(1, len(plotted)), 4.2), squeeze=False)
     for axis, (title, by_variant) in zip(axes[0], plotted.items(), strict=False):
@@ -66,10 +67,12 @@ def plot(runs: dict[str, Path], path: Path) -> None:
     pyplot.close(figure)
 
 
-def curves(run: Path, names: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
+def curves(run: Path, speed: float, names: tuple[str, ...]) -> dict[str, list[tuple[float, float]]]:
     """Return seconds and values of the named losses that a run logged; `loss` only where it is the loss of tokens alone."""
     metrics = read_metrics(run)
     if not metrics or (names == ("loss",) and read_recipe(run).objective.kind not in TOKEN_LOSS_ONLY):
         return {}
-    found = {name: [(line["seconds"], line[name]) for line in metrics if name in line and "seconds" in line] for name in names}
+    found = {
+        name: [(line["step"] / speed, line[name]) for line in metrics if name in line and "seconds" in line] for name in names
+    }
     return {name: points for name, points in found.items() if points}

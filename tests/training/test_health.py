@@ -13,7 +13,7 @@ from pretraining_models import MAKERS
 from qkv.jobs.health import count_tokens, expectations, make_probe
 from qkv.objectives.masked import MaskedConfig, MaskedLanguageModelling
 from qkv.objectives.translation import Translation, TranslationConfig
-from qkv.training.health import FEW_UPDATES, Expectations, Health, due
+from qkv.training.health import FEW_UPDATES, Expectations, Health, ProbeBudget, due
 from qkv.training.log import read_metrics
 from qkv.training.optimiser import update_ratio
 from toy_passages import random_passages, vocabulary
@@ -118,11 +118,35 @@ def test_initial_states_are_not_judged() -> None:
     }  # fmt: skip
 
 
+def test_a_loss_that_rises_for_some_reports_is_warned_of() -> None:
+    health = Health(WANTED)
+    losses = [3.0 - 0.03 * report for report in range(30)] + [3.0] * 3 + [2.2] * 10 + [2.9] * 12
+    found = [warning for step, loss in enumerate(losses) for warning in health.judge(step, 1000, 50, HEALTHY | {"loss": loss})]
+    (warning,) = found  # three high reports are noise
+    assert (
+        warning.problem == "loss-rises" and warning.step > 43 and "risen to 2.69 from 2.26: training is unstable" in str(warning)
+    )
+
+
+def test_a_task_has_half_of_the_run_to_leave_guessing() -> None:
+    health, guessing = Health(WANTED), HEALTHY | {"sentence_task_accuracy": 0.5}
+    assert health.judge(450, 1000, 50, guessing) == []
+    assert [warning.problem for warning in health.judge(500, 1000, 50, guessing)] == ["chance-sentence_task_accuracy"]
+
+
+def test_probes_take_a_small_share_of_the_time() -> None:
+    budget = ProbeBudget()
+    for _ in range(16):
+        assert budget.allows(elapsed=0.1)
+        budget.add(0.05)
+    assert not budget.allows(elapsed=100) and budget.allows(elapsed=161)
+
+
 def test_a_resumed_run_remembers() -> None:
     health = Health(WANTED)
     lines = [{"step": 100, "loss": 3.0, "gradient_norm": 2.0}, {"step": 200, "warnings": {"large-updates": "an update ..."}}]
     health.remember(lines)
-    assert health.summary() == ["since step 200 an update ..."] and health.norms == [2.0] and health.first_loss == 3.0
+    assert health.summary() == ["since step 200 an update ..."] and health.norms == [2.0] and health.losses == [3.0]
     assert health.judge(300, 1000, 50, HEALTHY | {"update_ratio": 0.3}) == []
 
 

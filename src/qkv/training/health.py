@@ -15,11 +15,18 @@ COLLAPSED = 0.99  # mean cosine of two tokens' states after the last layer
 UNIFORM, SATURATED = 0.995, 0.01  # share of the largest entropy above or below which a head is the same everywhere, or one-hot
 PLATEAU = 0.97  # share of the loss by frequencies alone
 EXPLODED, VANISHED = 30.0, 1e-3  # gradient norm as a multiple of its usual value
-LARGE_UPDATE = 0.05  # length of an update as a share of the length of the weights
+LARGE_UPDATE = 0.02  # length of an update as a share of the length of the weights; recipes that learn stay below 0.011
+RISEN, RISEN_NATS, RISE_REPORTS = (
+    1.15,
+    0.1,
+    10,
+)  # mean loss of so many reports over the lowest one before: its ratio, its difference
 UNUSED_SOURCE = 0.03  # nats a token by which another text's source must raise the loss: untrained models reach 0.02
 NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
 MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
 JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
+TASK_JUDGED_AFTER = 0.5  # share of the run after which a task must have left guessing: sentence tasks begin late
+PROBE_SHARE, FREE_PROBES = 0.005, 16  # share of a run's time for probes, and how many there may be in any case
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,21 @@ class HealthWarning:
         return self.message if self.problem == FEW_UPDATES else f"since step {self.step:,} {self.message}"
 
 
+class ProbeBudget:
+    """Counts the time that probes take, and says whether another one is affordable."""
+
+    def __init__(self) -> None:
+        self.probes, self.seconds = 0, 0.0
+
+    def allows(self, elapsed: float) -> bool:
+        """Return whether a run of so many seconds has time for a probe."""
+        return self.probes < FREE_PROBES or self.seconds <= PROBE_SHARE * elapsed
+
+    def add(self, seconds: float) -> None:
+        """Count a probe."""
+        self.probes, self.seconds = self.probes + 1, self.seconds + seconds
+
+
 def due(step: int, log_every: int, validate_every: int) -> bool:
     """Return whether a report also measures health: at powers of two times `log_every`, then three times per validation."""
     if step % log_every:
@@ -58,7 +80,7 @@ class Health:
     def __init__(self, expectations: Expectations | None = None):
         self.expectations = expectations or Expectations()
         self.norms: list[float] = []  # gradient norms of all reports
-        self.first_loss: float | None = None
+        self.losses: list[float] = []  # of all reports
         self.found: dict[str, HealthWarning] = {}  # problems that were seen, by name
         self.active: set[str] = set()  # those of the last judgement
         self.noted: list[HealthWarning] = []  # found by others, and not in the log yet
@@ -66,9 +88,10 @@ class Health:
     def judge(self, step: int, steps: int, warmup: int, values: Mapping[str, Any]) -> list[HealthWarning]:
         """Return new warnings after a report; `values` are its figures, `steps` the run's planned updates."""
         loss, norm = values["loss"], values.get("gradient_norm")
-        if self.first_loss is None and math.isfinite(loss):
-            self.first_loss = loss
         problems: dict[str, str] = {}
+        if math.isfinite(loss):
+            self.losses.append(loss)
+            self._judge_rise(problems)
         if norm is not None and math.isfinite(norm):
             self._judge_gradient(norm, loss, problems)
             self.norms.append(norm)
@@ -76,7 +99,7 @@ class Health:
             settled = is_settled(step, steps, warmup)
             self._judge_states(values, step >= warmup, settled, problems)
             if settled:
-                self._judge_loss(values, problems)
+                self._judge_loss(values, step >= TASK_JUDGED_AFTER * steps, problems)
         measured = "update_ratio" in values  # other reports know only the gradient
         self.active = set(problems) | (self.active & NOT_OF_REPORTS if measured else self.active)
         return self._new(step, problems)
@@ -120,8 +143,7 @@ class Health:
         """Take over what the log of a resumed run says."""
         for line in lines:
             self.norms += [line["gradient_norm"]] if line.get("gradient_norm") is not None else []
-            if self.first_loss is None and line.get("loss") is not None:
-                self.first_loss = line["loss"]
+            self.losses += [line["loss"]] if line.get("loss") is not None else []
             for problem, message in (line.get("warnings") or {}).items():
                 self.found.setdefault(problem, HealthWarning(problem, line["step"], message))
                 self.active.add(problem)
@@ -143,10 +165,24 @@ class Health:
                 "lower training.learning_rate or training.clip, or lengthen training.warmup"
             )
         largest = max(self.norms)
-        if norm < VANISHED * largest and self.first_loss is not None and loss > 0.5 * self.first_loss:
+        if norm < VANISHED * largest and self.losses and loss > 0.5 * self.losses[0]:
             problems["gradient-vanishes"] = (
                 f"the gradient's norm has fallen to {norm:.2g} from {largest:.2g} while the loss is still {loss:.3g}: "
                 "the network no longer learns; lower training.learning_rate and begin again"
+            )
+
+    def _judge_rise(self, problems: dict[str, str]) -> None:
+        count = len(self.losses) // RISE_REPORTS
+        if count < 2:
+            return
+        # Means of the last reports, and of groups of reports before them.
+        groups = [self.losses[len(self.losses) - n * RISE_REPORTS :][:RISE_REPORTS] for n in range(1, count + 1)]
+        now, *before = map(statistics.fmean, groups)
+        lowest = min(before)
+        if now > RISEN * lowest and now > lowest + RISEN_NATS:
+            problems["loss-rises"] = (
+                f"the training loss has risen to {now:.3g} from {lowest:.3g}: training is unstable; lower training.learning_rate "
+                "or training.clip, or lengthen training.warmup"
             )
 
     def _judge_states(self, values: Mapping[str, Any], warmed_up: bool, settled: bool, problems: dict[str, str]) -> None:
@@ -175,7 +211,7 @@ class Health:
                 "lower training.learning_rate, or lengthen training.warmup"
             )
 
-    def _judge_loss(self, values: Mapping[str, Any], problems: dict[str, str]) -> None:
+    def _judge_loss(self, values: Mapping[str, Any], tasks: bool, problems: dict[str, str]) -> None:
         loss, by_frequency = values.get(self.expectations.loss), self.expectations.unigram_loss
         if loss is not None and by_frequency and loss > PLATEAU * by_frequency:
             problems["unigram-plateau"] = (
@@ -183,7 +219,7 @@ class Health:
                 "train longer, or change training.learning_rate"
             )
         for name, chance in self.expectations.chance.items():
-            if name in values and values[name] < chance + NEAR_CHANCE:
+            if tasks and name in values and values[name] < chance + NEAR_CHANCE:
                 problems[f"chance-{name}"] = (
                     f"{name} is {values[name]:.3f}, where guessing gives {chance:.3f}: this task is not learned; train longer, "
                     "or give it more weight"

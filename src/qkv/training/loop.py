@@ -23,7 +23,7 @@ from qkv.training.captured import UpdateRecorder, own_stream, recordable
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.gradients import GradientAccumulator
-from qkv.training.health import Health, HealthWarning, Probe, due
+from qkv.training.health import Health, HealthWarning, Probe, ProbeBudget, due
 from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
 from qkv.training.optimiser import StartPenalty, UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
 from qkv.training.plan import Planner
@@ -102,7 +102,7 @@ class Trainer:
         self.log = Log(run) if self.rank == 0 else None
         if self.log and self.log.events is None:
             progress.say(NO_TENSORBOARD)
-        self.health, self.probe = health or Health(), probe
+        self.health, self.probe, self.probe_budget = health or Health(), probe, ProbeBudget()
         self.probed: Batch | None = None  # some rows of the last batch, for the probe
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
@@ -263,11 +263,14 @@ class Trainer:
         """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""
         step, steps = self.state.step, self.planned_steps()
         measured: dict[str, Any] = {}
-        if self.probe and self.probed and due(step, self.config.log_every, self.config.validate_every):
+        wanted = due(step, self.config.log_every, self.config.validate_every)
+        if self.probe and self.probed and wanted and self.probe_budget.allows(self.clock.elapsed()):
+            before = time.perf_counter()
             inputs = self.probed.to(self.device).inputs
             with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
                 measured = self.probe(inputs, seed_at(self.seed, "probe", step))
             measured["update_ratio"] = float(update_ratio(self.optimiser))
+            self.probe_budget.add(time.perf_counter() - before)
         warnings = self.health.judge(step, steps, self.config.warmup_steps(steps), values | measured)
         return measured | self.show_warnings(warnings)
 
