@@ -2,9 +2,9 @@
 
     python benchmarks/elmo_features.py --elmo RUN --vectors FOLDER --train train.conllu --dev dev.conllu
 
-RUN is a pretrained ELMo, FOLDER vectors that `qkv vectors train` learned from the same text; `--vectors` may be repeated. Features
-are frozen and standardised, and the same softmax regression is trained on each for the same epochs. A word without a vector has
-zeros.
+RUN is a pretrained ELMo, FOLDER vectors that `qkv vectors train` learned from the same text; `--vectors` may be repeated.
+Features are frozen and standardised, and the same softmax regression is trained on each for the same epochs. A word without a
+vector has zeros.
 """
 
 import argparse
