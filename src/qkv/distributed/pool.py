@@ -1,7 +1,7 @@
 """A pool of workers that do tasks: a worker that dies is replaced, and its task is done again by another.
 
-The pool knows nothing of what is done (see worker.py) and little of where: workers are processes of this machine (LocalWorkers) or
-actors of a Ray cluster (ray_workers.py).
+The pool knows nothing of what is done (see worker.py) and little of where: workers are processes of this machine (LocalWorkers)
+or actors of a Ray cluster (ray_workers.py).
 """
 
 import contextlib

@@ -1,9 +1,10 @@
-"""Workers of a pool as actors of a Ray cluster: the one that RAY_ADDRESS names, or one that is started here and ends with the command.
+"""Workers of a pool as actors of a Ray cluster: the one that RAY_ADDRESS names, or one that starts here for one command.
 
 Ray sends arguments and results between its processes in its own way; ours are texts of JSON.
 """
 
 import json
+import logging
 import os
 import re
 import socket
@@ -104,7 +105,7 @@ def connect() -> Any:
         if address and (found := re.fullmatch(r"(?:ray://)?\[?(.+?)\]?:(\d+)", address)):
             # Ray itself would try for minutes.
             socket.create_connection((found[1], int(found[2])), timeout=REACHABLE).close()
-        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **here)
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"no Ray cluster at {address or 'this machine'}: {reason}; check RAY_ADDRESS") from None
