@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from qkv.base import errors
@@ -57,7 +57,7 @@ class TaskResult(NamedTuple):
     lost: str = ""
 
 
-def run_tasks(workers: Workers, count: int, tasks: Sequence[dict[str, Any]]) -> Iterator[TaskResult]:
+def run_tasks(workers: Workers, count: int, tasks: Sequence[dict[str, Any]]) -> Generator[TaskResult]:
     """Yield the results of tasks as `count` workers finish them, in any order; an error of the work ends all.
 
     Warnings of the work are given once each, in this process.

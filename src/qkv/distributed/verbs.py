@@ -5,7 +5,9 @@ Options are plain values. Each verb has its config, which refuses wrong ones bef
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
+
+from pydantic import Field
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, QkvError
@@ -39,7 +41,7 @@ class TranslateOptions(VerbOptions):
     """Options of `qkv translate`; paths are those of files."""
 
     needs: ClassVar[tuple[str, ...]] = ("words", "glossary", "adapter")
-    decoding: dict[str, Any] = {}
+    decoding: dict[str, Any] = Field(default_factory=dict)
     n_best: int = 1
     prefix: str | None = None
     scores: bool = False
@@ -201,7 +203,7 @@ class ScoreVerb:
         from qkv.inference.load import load
         from qkv.recipes.abilities import NAMES
 
-        self.model: Any = load(run, device)
+        self.model = cast(Any, load(run, device))
         if not hasattr(self.model, "score"):
             raise ConfigError(f"{run} is {NAMES[self.model.loads_as]}, which has no probabilities of texts; give another run")
         self.options: dict[str, Any] = {"how": options.how}
@@ -228,7 +230,7 @@ class GenerateOptions(VerbOptions):
     text_suffix: ClassVar[str] = ".jsonl"  # a continuation may have several lines
     max_tokens: int = 200
     stop: tuple[str, ...] = ()
-    decoding: dict[str, Any] = {}
+    decoding: dict[str, Any] = Field(default_factory=dict)
 
 
 class GenerateVerb:

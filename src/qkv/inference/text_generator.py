@@ -138,8 +138,8 @@ class TextGenerator:
         """Return the continuations of each prompt: one, or `n_best` samples.
 
         Options are the keys of `decoding` in a recipe; decoding is greedy unless `sampling` is true. A text ends before the first
-        string of `stop`. `on_text` receives the continuation of a single prompt piece by piece, while it is generated. `first` is the
-        number of the first prompt in a larger job: samples depend on it and on the seed.
+        string of `stop`. `on_text` receives the continuation of a single prompt piece by piece, while it is generated.
+        `first` is the number of the first prompt in a larger job: samples depend on it and on the seed.
 
         >>> generator.generate(["Once upon a time"], sampling=True, temperature=0.8, stop=["\\n"])[0][0].text
         ' there was a little girl.'
