@@ -2,7 +2,7 @@
 
 import itertools
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,7 +32,9 @@ def score_command(
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option("--column", help="Shards of JSONL or Parquet: text; for a translator give two, by default source and target."),
+        typer.Option(
+            "--column", help="Shards of JSONL or Parquet: text; for a translator give two, by default source and target."
+        ),
     ] = None,
     on: On = None,
     workers: WorkerCount = None,
@@ -44,7 +46,7 @@ def score_command(
     """
     from qkv.distributed.verbs import ScoreOptions, ScoreVerb
 
-    options = {"how": how, **_column_names(column)}
+    options: dict[str, Any] = {"how": how, **_column_names(column)}
     given = BatchOptions(files, out, on, workers, device)
     if given.asked or given.many:
         run_batch_command("score", run, given, options)
