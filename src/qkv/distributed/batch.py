@@ -189,11 +189,10 @@ class BatchWork:
         except QkvError as error:
             return {"failed": _about(location, error)}
         verb = self.verb  # an error here is one of the run or of the options, and ends the command
-        made = None
         try:
             with tempfile.TemporaryDirectory(prefix="qkv-batch-") as folder:
                 made = self._make(verb, Shard(location, name), output, Path(folder))
-        except _DamagedShardError as error:
+        except (_DamagedShardError, DataError) as error:
             return {"failed": _about(location, error)}
         _write_json(mark, made.model_dump())
         return {"mark": made.model_dump(), "kept": False}

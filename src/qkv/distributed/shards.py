@@ -34,7 +34,7 @@ def find_shards(inputs: Sequence[str]) -> tuple[list[Shard], list[str]]:
     """Return the shards that files, folders and patterns name, and the files there that are no shards."""
     shards, others = dict[str, Shard](), list[str]()
     for given in inputs:
-        given = given if is_url(given) else str(Path(given).expanduser())
+        given = given if is_url(given) else str(Path(given).expanduser().absolute())
         is_file = exists(given)
         found = [given] if is_file else list_files(given)
         if not found:
