@@ -97,7 +97,8 @@ def test_outputs_are_what_the_run_says_of_each_text(runs: dict[str, Path], tmp_p
     table = pyarrow.parquet.read_table(tmp_path / "translate" / "02.parquet").to_pydict()
     assert list(table) == ["id", "text", "translation"]
     assert table["translation"] == translator.translate(table["text"])
-    records = [json.loads(line) for line in gzip.open(tmp_path / "translate" / "03.jsonl.gz", "rt")]
+    lines = gzip.decompress((tmp_path / "translate" / "03.jsonl.gz").read_bytes()).decode().splitlines()
+    records = [json.loads(line) for line in lines]
     assert [record["id"] for record in records] == list(range(6))
     assert [record["translation"] for record in records] == translator.translate([record["text"] for record in records])
 
@@ -135,8 +136,10 @@ def test_only_what_is_missing_is_done(runs: dict[str, Path], tmp_path: Path) -> 
 
 
 def test_a_folder_of_another_command_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    plan_batch("score", runs["score"], str(tmp_path / "out"))
-    with pytest.raises(ConfigError, match="another command: options.column: 'text' -> 'body'; choose another --out"):
+    (tmp_path / "one.txt").write_text("the fox\n")
+    plan_batch("embed", runs["embed"], str(tmp_path / "out"))  # nothing came of it, so that another command may have the folder
+    do("score", runs["score"], [tmp_path / "one.txt"], tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"another command: options\.column: 'text' -> 'body'; choose another"):
         plan_batch("score", runs["score"], str(tmp_path / "out"), column="body")
     with pytest.raises(ConfigError, match="outputs of another run"):
         plan_batch("score", runs["embed"], str(tmp_path / "out"))

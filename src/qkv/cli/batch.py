@@ -156,4 +156,5 @@ def _summarise(plan: "BatchPlan", report: "BatchReport") -> None:
     for reason in report.failed[:SHOWN]:
         print(f"qkv: {reason}", file=sys.stderr)
     if report.failed:
-        raise DataError(f"{len(report.failed):,} shards failed; mend them and run the same command again")
+        total = report.done + report.kept + len(report.failed)
+        raise DataError(f"{len(report.failed):,} of {total:,} shards failed; mend them and run the same command again")

@@ -119,7 +119,7 @@ def _hash(parts: Sequence[str]) -> str:
 
 
 def _begin(plan: BatchPlan) -> None:
-    """Write the manifest of a new folder; refuse the folder of another command."""
+    """Write the manifest of a new folder; refuse the folder of another command, unless that one made nothing."""
     wanted = ManifestHeader(verb=plan.verb, run_digest=plan.digest, options=plan.options)
     place = join(plan.out, BATCH_MANIFEST)
     if not exists(place):
@@ -127,6 +127,7 @@ def _begin(plan: BatchPlan) -> None:
         if there or (not is_url(plan.out) and Path(plan.out).is_file()):
             what = "is a file" if there == [plan.out] else f"holds other files, such as {file_name(there[0])}"
             raise ConfigError(f"{plan.out}: {what}; choose a new folder for --out")
+    if not exists(place) or not (read_manifest(plan.out)["shards"] or list_files(join(plan.out, DONE))):
         _write_json(place, {**wanted.model_dump(mode="json"), "complete": False, "shards": {}})
         return
     found = read_manifest(plan.out)
