@@ -1,6 +1,6 @@
 """Batch work by number of workers, on this machine and on a Ray cluster here, and the faults that it survives.
 
-    python benchmarks/batch_work.py [--shards 20] [--rows 2000] [--workers 1,2] [--kills 10] [--seed 1] [--on local,ray]
+    python benchmarks/batch_work.py [--shards 20] [--rows 250] [--workers 1,2] [--kills 10] [--seed 1] [--on local,ray]
 
 Trains a small Transformer on made-up pairs for some seconds, writes shards of JSONL and Parquet, and translates and scores them.
 Prints rows per second once workers are set up, the seconds of the whole command, and whether the bytes are those of one worker.
@@ -138,7 +138,7 @@ def marks(out: Path) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shards", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=2000, help="of each shard")
+    parser.add_argument("--rows", type=int, default=250, help="of each shard")
     parser.add_argument("--workers", default="1,2")
     parser.add_argument("--on", default="local,ray")
     parser.add_argument("--kills", type=int, default=10)

@@ -114,8 +114,8 @@ class BatchProgress:
 
         self.progress = Progress()
         # Objects of a store are not asked for their sizes one by one: shards then count alike.
-        sizes = {shard.name: 1 if is_url(shard.location) else max(1, Path(shard.location).stat().st_size) for shard in shards}
-        self.sizes, self.left, self.total = sizes, sum(sizes.values()), len(shards)
+        self.sizes = {shard.name: 1 if is_url(shard.location) else _size(Path(shard.location)) for shard in shards}
+        self.left, self.total = sum(self.sizes.values()), len(shards)
         self.shards = self.rows = self.done = 0
         self.began = self.last = time.monotonic()
 
@@ -148,6 +148,13 @@ class BatchProgress:
         elif now - self.last > LINE_EVERY or self.shards == self.total:
             self.last = now
             self.progress.say(line)
+
+
+def _size(path: Path) -> int:
+    try:
+        return max(1, path.stat().st_size)
+    except OSError:  # it is gone meanwhile, which its worker will say
+        return 1
 
 
 def _summarise(plan: "BatchPlan", report: "BatchReport") -> None:

@@ -22,13 +22,13 @@ from qkv.base.hardware import compute_on_one_core
 from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, list_files, read_bytes, write_object
 from qkv.distributed.pool import Workers, run_tasks
 from qkv.distributed.shard_writers import write_shard
-from qkv.distributed.shards import Chunk, Shard, find_shards, format_of, output_name, read_chunks
+from qkv.distributed.shards import BATCH_MANIFEST, Chunk, Shard, find_shards, format_of, output_name, read_chunks
 from qkv.distributed.verbs import VERBS, BatchVerb, VerbOptions
 from qkv.folder.run import CONFIG, MANIFEST, find_weights, is_exported, read_recipe
 from qkv.inference.confidence import CONFIDENCE
 from qkv.recipes import RECIPE
 
-BATCH_MANIFEST, DONE = "manifest.json", ".done"
+DONE = ".done"  # folder of marks, among the outputs
 WORK = "qkv.distributed.batch:BatchWork"
 
 

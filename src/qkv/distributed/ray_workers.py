@@ -52,6 +52,7 @@ class RayWorkers:
         self.actors: dict[int, Any] = {}
         self.awaited: dict[Any, int] = {}  # worker of each answer that is to come
         self.started = 0
+        self.ready = False  # whether a worker has answered
         self.resource = "GPU" if gpus else "CPU"
 
     def start(self) -> int:
@@ -69,7 +70,7 @@ class RayWorkers:
         began, told = time.monotonic(), False
         while not done:
             done, _ = self.ray.wait(list(self.awaited), timeout=1)
-            if not told and time.monotonic() - began > PATIENCE and len(self.awaited) == len(self.actors) == self.started:
+            if not (told or self.ready) and time.monotonic() - began > PATIENCE:
                 print(f"qkv: waiting for a free {self.resource} of the Ray cluster", file=sys.stderr)
                 told = True
         return [self._event(answered) for answered in done]
@@ -77,12 +78,13 @@ class RayWorkers:
     def close(self) -> None:
         for actor in self.actors.values():
             self.ray.kill(actor)
-        self.ray.shutdown()
 
     def _event(self, answered: Any) -> WorkerEvent:
         worker = self.awaited.pop(answered)
         try:
-            return WorkerEvent(worker, self.ray.get(answered))
+            event = WorkerEvent(worker, self.ray.get(answered))
+            self.ready = True
+            return event
         except self.ray.exceptions.RayError as error:
             # One that cannot be reached may still be alive; what it writes after this is what its successor writes too.
             self.ray.kill(self.actors.pop(worker))

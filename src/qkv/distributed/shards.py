@@ -14,6 +14,7 @@ CHUNK = 2048  # rows computed at once; batches of texts of similar length are ma
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 KNOWN = "text (.txt), JSONL (.jsonl) or Parquet (.parquet); text and JSONL may be compressed (.gz, .xz, .zst)"
 VECTORS = ".npy"
+BATCH_MANIFEST = "manifest.json"  # in a folder of outputs
 
 
 class Shard(NamedTuple):
@@ -44,7 +45,7 @@ def find_shards(inputs: Sequence[str]) -> tuple[list[Shard], list[str]]:
             if format_of(name) is None:
                 if is_file:
                     raise ConfigError(f"{location}: its name does not say that it is a shard of {KNOWN}")
-                others.append(location)
+                others += [location] if name != BATCH_MANIFEST else []
             elif shards.setdefault(name, Shard(location, name)).location != location:
                 raise ConfigError(f"{shards[name].location} and {location} would both be written as {name}; rename one of them")
     if not shards:

@@ -3,6 +3,7 @@
 Options are plain values. Each verb has its config, which refuses wrong ones before any work, and its class, which loads the run.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Protocol, cast
 from pydantic import Field
 
 from qkv.base.config import Config
-from qkv.base.errors import ConfigError, QkvError
+from qkv.base.errors import ConfigError, QkvError, QkvWarning
 from qkv.base.seeds import seed_at
 from qkv.distributed.shard_writers import RowOutputs
 from qkv.distributed.shards import VECTORS
@@ -89,7 +90,8 @@ class TranslateVerb:
     def _has_confidence(self) -> bool:
         try:
             _ = self.translator.confidence_model
-        except QkvError:  # then scores are those of the search, as on the command line
+        except QkvError as error:
+            warnings.warn(f"--scores gives scores of the search, not probabilities: {error}", QkvWarning, stacklevel=2)
             return False
         return True
 
