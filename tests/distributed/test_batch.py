@@ -69,6 +69,7 @@ def do(verb: str, run: Path, inputs: Iterable[Any], out: Any, **options: Any) ->
     return run_batch(plan, shards, WorkersHere(plan), 1, lambda *_: None)
 
 
+@pytest.mark.filterwarnings("ignore:--scores gives scores of the search")  # the run has no calibration
 @pytest.mark.parametrize("verb", OPTIONS)
 def test_the_order_of_shards_and_their_company_change_nothing(verb: str, runs: dict[str, Path], tmp_path: Path) -> None:
     names = write_shards(tmp_path / "in")

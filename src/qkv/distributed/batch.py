@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qkv import __version__
+import qkv
 from qkv.base.config import Config, describe_differences, differences, parse
 from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, digest
@@ -305,7 +305,7 @@ def finish_batch(plan: BatchPlan, results: Iterable[dict[str, Any]]) -> BatchRep
     known = read_manifest(plan.out)
     kept_fields = ("input", "input_digest", "output_digest", "rows")
     shards = {**known["shards"], **{mark["output"]: {name: mark[name] for name in kept_fields} for mark in marks}}
-    made_with = {"qkv": __version__, "run": plan.run}
+    made_with = {"qkv": qkv.__version__, "run": plan.run}
     _write_json(join(plan.out, BATCH_MANIFEST), {**known, "shards": shards, "complete": not failed, "made_with": made_with})
     new = [one for one in found if "mark" in one and not one["kept"]]
     return BatchReport(len(new), len(marks) - len(new), sum(one["mark"]["rows"] for one in new), failed)
