@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import qkv
-from qkv.base.config import Config, describe_differences, differences, parse
+from qkv.base.config import Config, parse
 from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import compute_on_one_core
-from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, list_files, read_bytes, write_object
+from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, read_bytes, write_object
+from qkv.distributed.manifest import BATCH_MANIFEST, DONE, ManifestHeader, begin_outputs, read_manifest, write_json
 from qkv.distributed.pool import Workers, run_tasks
 from qkv.distributed.shard_writers import write_shard
-from qkv.distributed.shards import BATCH_MANIFEST, Chunk, Shard, find_shards, format_of, output_name, read_chunks
+from qkv.distributed.shards import Chunk, Shard, find_shards, format_of, output_name, read_chunks
 from qkv.distributed.verbs import VERBS, BatchVerb, VerbOptions
 from qkv.folder.run import CONFIG, MANIFEST, find_weights, is_exported, read_recipe
 from qkv.inference.confidence import CONFIDENCE
 from qkv.recipes import RECIPE
 
-DONE = ".done"  # folder of marks, among the outputs
 WORK = "qkv.distributed.batch:BatchWork"
 
 
@@ -70,14 +70,6 @@ class ShardMark(Config):
     command: str
 
 
-class ManifestHeader(Config):
-    """The part of the manifest that says what the folder is for."""
-
-    verb: str
-    run_digest: str
-    options: dict[str, Any]
-
-
 def plan_batch(verb: str, run: str | Path, out: str, device: str = "auto", **options: Any) -> BatchPlan:
     """Return the plan of a command, with options checked, the run's digest taken, and the folder of outputs begun.
 
@@ -93,7 +85,7 @@ def plan_batch(verb: str, run: str | Path, out: str, device: str = "auto", **opt
     place = out if is_url(out) else str(Path(out).expanduser().resolve())
     digest_of_all = files_digest(folder, *(values[name] for name in parsed.needs if values[name] is not None))
     plan = BatchPlan(verb=verb, run=str(folder), out=place, options=values, digest=digest_of_all, device=device)
-    _begin(plan)
+    begin_outputs(place, ManifestHeader(verb=verb, run_digest=digest_of_all, options=values))
     return plan
 
 
@@ -116,45 +108,6 @@ def files_digest(run: Path, *others: str) -> str:
 
 def _hash(parts: Sequence[str]) -> str:
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
-
-
-def _begin(plan: BatchPlan) -> None:
-    """Write the manifest of a new folder; refuse the folder of another command, unless that one made nothing."""
-    wanted = ManifestHeader(verb=plan.verb, run_digest=plan.digest, options=plan.options)
-    place = join(plan.out, BATCH_MANIFEST)
-    if not exists(place):
-        there = list_files(plan.out)
-        if there or (not is_url(plan.out) and Path(plan.out).is_file()):
-            what = "is a file" if there == [plan.out] else f"holds other files, such as {file_name(there[0])}"
-            raise ConfigError(f"{plan.out}: {what}; choose a new folder for --out")
-    if not exists(place) or not (read_manifest(plan.out)["shards"] or list_files(join(plan.out, DONE))):
-        _write_json(place, {**wanted.model_dump(mode="json"), "complete": False, "shards": {}})
-        return
-    found = read_manifest(plan.out)
-    known = parse(ManifestHeader, {name: found[name] for name in ManifestHeader.model_fields}, place)
-    if known.run_digest != wanted.run_digest and known.verb == wanted.verb:
-        raise ConfigError(
-            f"{plan.out} holds outputs of another run, or of a file of options that has changed since; choose another --out"
-        )
-    if known != wanted:
-        changes = describe_differences(differences(known, wanted))
-        raise ConfigError(f"{plan.out} holds outputs of another command: {changes}; choose another --out")
-
-
-def read_manifest(out: str) -> dict[str, Any]:
-    """Return the manifest of a folder of outputs."""
-    place = join(out, BATCH_MANIFEST)
-    try:
-        found = json.loads(read_bytes(place))
-        if not {*ManifestHeader.model_fields, "shards"} <= found.keys():
-            raise ValueError("keys are missing")
-    except (ValueError, AttributeError) as error:
-        raise DataError(f"{place}: not what batch work writes ({error}); choose another --out") from None
-    return found
-
-
-def _write_json(place: str, values: dict[str, Any]) -> None:
-    write_object(place, (json.dumps(values, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode())
 
 
 class BatchWork:
@@ -195,7 +148,7 @@ class BatchWork:
                 made = self._make(verb, Shard(location, name), output, Path(folder))
         except (_DamagedShardError, DataError) as error:
             return {"failed": _about(location, error)}
-        _write_json(mark, made.model_dump())
+        write_json(mark, made.model_dump())
         return {"mark": made.model_dump(), "kept": False}
 
     def _read_mark(self, place: str) -> ShardMark | None:
@@ -306,7 +259,7 @@ def finish_batch(plan: BatchPlan, results: Iterable[dict[str, Any]]) -> BatchRep
     kept_fields = ("input", "input_digest", "output_digest", "rows")
     shards = {**known["shards"], **{mark["output"]: {name: mark[name] for name in kept_fields} for mark in marks}}
     made_with = {"qkv": qkv.__version__, "run": plan.run}
-    _write_json(join(plan.out, BATCH_MANIFEST), {**known, "shards": shards, "complete": not failed, "made_with": made_with})
+    write_json(join(plan.out, BATCH_MANIFEST), {**known, "shards": shards, "complete": not failed, "made_with": made_with})
     new = [one for one in found if "mark" in one and not one["kept"]]
     return BatchReport(len(new), len(marks) - len(new), sum(one["mark"]["rows"] for one in new), failed)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.urls import exists, file_name, is_url, list_files
+from qkv.distributed.manifest import BATCH_MANIFEST
 from qkv.text.files import COMPRESSED, read_lines
 from qkv.text.pair import is_decodable
 
@@ -14,7 +15,6 @@ CHUNK = 2048  # rows computed at once; batches of texts of similar length are ma
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 KNOWN = "text (.txt), JSONL (.jsonl) or Parquet (.parquet); text and JSONL may be compressed (.gz, .xz, .zst)"
 VECTORS = ".npy"
-BATCH_MANIFEST = "manifest.json"  # in a folder of outputs
 
 
 class Shard(NamedTuple):
