@@ -8,6 +8,8 @@ from typing import Any
 
 from qkv.base.errors import ConfigError
 
+_one_core = False  # see compute_on_one_core
+
 
 def choose_device(wanted: str = "auto") -> Any:
     """Return the torch device with this name; `auto` is a GPU if torch sees one."""
@@ -62,7 +64,22 @@ def describe_device(device: Any) -> str:
 
 def cpu_cores() -> int:
     """Return the number of CPU cores that this process may use."""
+    if _one_core:
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def compute_on_one_core() -> None:
+    """Let torch, tokenizers and the engines of exported runs compute on one core in this process.
+
+    Sums are then made in the same order, so that results do not depend on how many processes share the machine.
+    """
+    import torch
+
+    global _one_core
+    _one_core = True
+    os.environ["RAYON_NUM_THREADS"] = "1"  # of tokenizers
+    torch.set_num_threads(1)
 
 
 def _cpu_info() -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from qkv.cli.info import info_command, recipes_command
 from qkv.cli.look import look_command
 from qkv.cli.merge import merge_command
 from qkv.cli.predict import predict_command
+from qkv.cli.score import score_command
 from qkv.cli.serve import serve_command
 from qkv.cli.shrink import shrink_command
 from qkv.cli.tokenizer import tokenizer_app
@@ -44,6 +45,7 @@ app.command("generate", rich_help_panel=USE)(generate_command)
 app.command("fill", rich_help_panel=USE)(fill_command)
 app.command("embed", rich_help_panel=USE)(embed_command)
 app.command("predict", rich_help_panel=USE)(predict_command)
+app.command("score", rich_help_panel=USE)(score_command)
 app.command("evaluate", rich_help_panel=USE)(evaluate_command)
 app.command("look", rich_help_panel=USE)(look_command)
 app.command("serve", rich_help_panel=USE)(serve_command)

@@ -7,15 +7,21 @@ from typing import Annotated, Any
 import typer
 
 from qkv.base.errors import ConfigError
+from qkv.cli.batch import BatchOptions, Column, On, WorkerCount, run_batch_command
 from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
 
 
 def generate_command(
     run: Annotated[Path, typer.Argument(help="Folder of a GPT's run, trained here or imported.")],
-    text: Annotated[
-        str | None, typer.Argument(help='Prompt, such as "Once upon a time"; without it, read from standard input.')
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TEXT]",
+            help='Prompt, such as "Once upon a time"; without it, read from standard input; with --out, shards of prompts.',
+        ),
     ] = None,
+    out: Annotated[str | None, typer.Option(help="Folder or URL for the continuations of shards of prompts.")] = None,
     max_tokens: Annotated[int, typer.Option("--tokens", help="Maximum number of new tokens.")] = 200,
     sampling: Annotated[
         bool, typer.Option("--sample", help="Sample instead of decoding greedily; the next three options imply it.")
@@ -28,6 +34,9 @@ def generate_command(
     samples: Annotated[int, typer.Option(min=1, help="Number of sampled texts, separated by lines of ---.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed for sampling.")] = 1,
     settings: Decoding = None,
+    on: On = None,
+    workers: WorkerCount = None,
+    column: Column = "text",
     device: Device = "auto",
 ) -> None:
     """Continue a text, greedily or by sampling."""
@@ -42,9 +51,16 @@ def generate_command(
         raise ConfigError(
             f"beam {options['beam']} searches for the most likely text and cannot sample; leave beam or sampling out"
         )
+    batch = BatchOptions(texts or [], out, on, workers, device)
+    if out is not None or on is not None or workers is not None:
+        of_verb = {"max_tokens": max_tokens, "stop": tuple(stop or ()), "decoding": options, "column": column}
+        run_batch_command("generate", run, batch, of_verb)
+        return
+    if texts and len(texts) > 1:
+        raise ConfigError("several prompts; put quotes around one, or give shards of prompts with --out")
     generator = load_text_generator(run, device)
     config = generator.decoding(max_tokens, **options)
-    text = "\n".join(input_lines(None)) if text is None else text
+    text = texts[0] if texts else "\n".join(input_lines(None))
     if config.n_best > 1 or config.searches:
         (found,) = generator.generate([text], max_tokens, stop or (), **options)
         print("\n---\n".join(text + one.text for one in found))

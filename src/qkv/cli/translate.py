@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qkv.base.errors import ConfigError
+from qkv.cli.batch import BatchOptions, Column, On, WorkerCount, run_batch_command
 from qkv.cli.lines import input_lines
 from qkv.cli.options import Decoding, Device
-from qkv.cli.translate_documents import is_for_files, refuse_with_files, translate_documents
-from qkv.cli.translate_lines import LineOptions, translate_lines
+from qkv.cli.translate_documents import is_for_files, refuse_with_files, refuse_with_shards, translate_documents
+from qkv.cli.translate_lines import translate_lines
 from qkv.text.pair import as_side_names
 from qkv.text.translatable import FORMATS, ReadOptions
 
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
 
 def translate_command(
     run: Annotated[Path, typer.Argument(help="Folder of a translator's run, or one that `qkv export` wrote.")],
-    files: Annotated[
-        list[Path] | None,
+    inputs: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="[FILE]...",
-            help="Text file, one text per line (standard input by default, or -); or files of other formats, folders, patterns.",
+            help="Text file, one text per line (standard input by default, or -); or files of other formats, folders, patterns; "
+            "with --on shards of text, JSONL or Parquet, or URLs of such.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="New file, or for several files a folder, for whole translated files.")] = None,
+    out_place: Annotated[
+        str | None,
+        typer.Option("--out", help="New file, or for several files a folder, for whole translated files; for shards also a URL."),
+    ] = None,
     all_segments: Annotated[bool, typer.Option("--all", help="Translate again what has a translation in its file.")] = False,
     file_format: Annotated[
         str | None, typer.Option("--format", help=f"Format of files whose suffix does not tell: {', '.join(FORMATS)}.")
@@ -74,18 +79,35 @@ def translate_command(
     ] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
     adapter: Annotated[Path | None, typer.Option(help="Folder of an adapter that was trained for this run.")] = None,
+    on: On = None,
+    workers: WorkerCount = None,
+    column: Column = "text",
 ) -> None:
-    """Translate text line by line, where an empty line stays empty; or whole files, with everything but their texts kept."""
+    """Translate text line by line, where an empty line stays empty; or whole files, with everything but their texts kept.
+
+    With --on, translate many shards, on this machine or on a cluster.
+    """
     from qkv.base.config import with_settings
     from qkv.inference.file_translation import AlreadyTranslated, plan_files
     from qkv.inference.load import load_translator, read_languages
     from qkv.inference.segmenter import TextOptions
+    from qkv.inference.translation_lines import LineOptions
 
     given_texts = _text_options(split, protect, no_protect, glossary, ignore_case, soft)
     text_options, _ = TextOptions.take_from(given_texts)  # refuses a wrong option before the run is loaded
     given = {"beam": beam, "n_best": n_best, "length_penalty": length_penalty, "sampling": sampling or None,
              "temperature": temperature, "top_k": top_k, "top_p": top_p}  # fmt: skip
     options = with_settings({name: value for name, value in given.items() if value is not None}, settings or [])
+    batch = BatchOptions(inputs or [], out_place, on, workers, device)
+    if batch.asked:
+        refuse_with_shards({"--all": all_segments, "--format": file_format is not None})
+        texts = {"split": split, "protect": given_texts["protect"], "ignore_case": ignore_case, "soft": soft, "prefix": prefix}
+        shown = {"n_best": options.pop("n_best"), "scores": scores, "alignments": alignments, "column": column}
+        paths = {"glossary": glossary, "words": words, "adapter": adapter, "engine": engine, "precision": precision}
+        named = {name: None if value is None else str(value) for name, value in paths.items()}
+        run_batch_command("translate", run, batch, {"decoding": options, **texts, **shown, **named})
+        return
+    files, out = [Path(given) for given in inputs or []], Path(out_place) if out_place is not None else None
     languages = as_side_names("languages", options.pop("languages", None))  # accepted for lines too
     plan = None
     if files and is_for_files(files, out, file_format):

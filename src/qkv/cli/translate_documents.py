@@ -30,6 +30,12 @@ def refuse_with_files(given: dict[str, bool]) -> None:
         raise ConfigError(f"{wrong} is for text line by line, not for whole files; leave it out, or give text on standard input")
 
 
+def refuse_with_shards(given: dict[str, bool]) -> None:
+    """Refuse options that are for files translated whole."""
+    if wrong := next((name for name, is_given in given.items() if is_given), None):
+        raise ConfigError(f"{wrong} is for documents translated whole, not for shards; leave it out, or leave out --on")
+
+
 def translate_documents(plan: "FilePlan", translate: "Translate", protect: tuple[str, ...] | None) -> int:
     """Translate planned files, print what became of them, and return the exit code."""
     from qkv.inference.file_translation import translate_plan

@@ -4,34 +4,26 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from qkv.base.errors import QkvError
 
 if TYPE_CHECKING:
+    from qkv.inference.translation_lines import LineOptions
     from qkv.inference.translator import TranslatedText, Translator
 
 CHUNK = 512  # lines translated at once
 NO_LINE_YET = object()  # no line arrived for a moment
 
 
-class LineOptions(NamedTuple):
-    """What is printed for each line."""
-
-    n_best: int  # translations
-    prefix: str | None  # text that every translation begins with
-    scores: bool
-    alignments: bool
-
-
 def translate_lines(
     lines: Iterator[str],
     translator: "Translator",
     translate: "Callable[..., list[list[TranslatedText]]]",
-    options: LineOptions,
+    options: "LineOptions",
 ) -> None:
     """Print the translations of lines; `translate` takes texts and options of `Translator.n_best`."""
-    from qkv.inference.translator import TranslatedText
+    from qkv.inference.translation_lines import format_translations
     from qkv.text.treebank import TextWithHeads
     from qkv.training.progress import Progress
 
@@ -44,9 +36,8 @@ def translate_lines(
                 chunk = [TextWithHeads.from_line(line, f"line {done + number}") for number, line in enumerate(chunk, 1)]
             prefixes = None if options.prefix is None else [options.prefix] * len(chunk)
             for outputs in translate(chunk, prefixes=prefixes, first=done, confidence=confidence):
-                # Always n_best lines per input line, even where there are fewer translations, so that lines can be matched.
-                for output in [*outputs, *[TranslatedText("", 0.0)] * (options.n_best - len(outputs))]:
-                    print(_format_output(output, translator, options, confidence))
+                for line in format_translations(outputs, translator, options, confidence):
+                    print(line)
             sys.stdout.flush()
             done += len(chunk)
             show(done)
@@ -60,18 +51,6 @@ def _has_confidence(translator: "Translator") -> bool:
         print(f"qkv: --scores prints scores of the search, not probabilities: {error}", file=sys.stderr)
         return False
     return True
-
-
-def _format_output(output: "TranslatedText", translator: "Translator", options: LineOptions, confidence: bool) -> str:
-    """Return a translation's line: probability or score, text and alignment, separated by tabs."""
-    fields = [output.text]
-    if confidence:  # an empty text has none
-        fields.insert(0, "" if output.confidence is None else f"{output.confidence:.3f}")
-    elif options.scores:
-        fields.insert(0, f"{output.score:.4f}")
-    if options.alignments:
-        fields.append(" ".join(f"{source}-{target}" for source, target in translator.alignment(output)))
-    return "\t".join(fields)
 
 
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:

@@ -110,7 +110,8 @@ def plan_files(
     if done and not plan.files:
         raise AlreadyTranslated(f"everything has a translation in {done:,} of {len(found):,} files; --all translates it again")
     if not plan.files:
-        raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}")
+        hint = "; for shards of text, JSONL or Parquet give --on local" if plan.skipped else ""
+        raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}{hint}")
     if plan.folder is not None:
         command = [fingerprint, all_segments, file_format, options, *(f"{file.path} {digest(file.path)}" for file in plan.files)]
         plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()

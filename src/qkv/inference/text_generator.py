@@ -132,12 +132,14 @@ class TextGenerator:
         max_new_tokens: int = MAX_NEW_TOKENS,
         stop: Sequence[str] = (),
         on_text: TextCallback | None = None,
+        first: int = 0,
         **options: Any,
     ) -> list[list[GeneratedText]]:
         """Return the continuations of each prompt: one, or `n_best` samples.
 
         Options are the keys of `decoding` in a recipe; decoding is greedy unless `sampling` is true. A text ends before the first
         string of `stop`. `on_text` receives the continuation of a single prompt piece by piece, while it is generated.
+        `first` is the number of the first prompt in a larger job: samples depend on it and on the seed.
 
         >>> generator.generate(["Once upon a time"], sampling=True, temperature=0.8, stop=["\\n"])[0][0].text
         ' there was a little girl.'
@@ -150,7 +152,7 @@ class TextGenerator:
             raise ConfigError("beam search revises its tokens, so that no string can stop a text; set beam: 1 or sampling: true")
         if on_text is not None and (len(prompts) != 1 or config.n_best > 1):
             raise ConfigError("on_text needs a single text to stream; give one prompt and n_best: 1")
-        given = [Prompt(self.prompt(text), number, stop, on_text) for number, text in enumerate(prompts)]
+        given = [Prompt(self.prompt(text), number, stop, on_text) for number, text in enumerate(prompts, first)]
         self._warn_of_long_texts([prompt.ids for prompt in given], max_new_tokens)
         return self.continue_prompts(given, config)
 

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
-from qkv.data.corpora import SourceStatistics, Tokenizers
+from qkv.data.corpora import SourceStatistics, Tokenizers, encode_pairs
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import TokenStatistics
-from qkv.inference.arguments import require_list, require_texts
+from qkv.inference.arguments import require_list, require_pairs, require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
@@ -132,6 +132,25 @@ class Translator:
             return outputs
         values = iter(self.confidences([output.pieces for each in outputs for output in each]))
         return [[replace(output, confidence=next(values)) for output in each] for each in outputs]
+
+    def score(self, pairs: Iterable[tuple[str, str]]) -> list[float]:
+        """Return the log-probability of each target given its source, in nats: the sum over its tokens and its end.
+
+        Pairs are encoded as in training, in one part.
+
+        >>> translator.score([("How are you?", "Wie geht es dir?"), ("How are you?", "Nein.")])
+        [-1.3, -24.9]
+        """
+        found = [(normalise(source), normalise(target)) for source, target in require_pairs(pairs, "score")]
+        if self.trees:
+            raise ConfigError("this model reads texts with heads, and pairs to score have none; use another run")
+        encoded = encode_pairs(found, self.tokenizers, self.recipe.source_format, self.recipe.data.protect)
+        longest = self.engine.longest
+        for number, (source, target) in enumerate(encoded, 1):
+            if longest is not None and max(len(source), len(target) + 1) > longest:
+                raise DataError(f"pair {number} has more than {longest:,} tokens, the most that this model reads; shorten it")
+        sources, targets = [source for source, _ in encoded], [target for _, target in encoded]
+        return [one.logprob for one in self.engine.statistics(sources, targets, self.decoding())]
 
     @cached_property
     def confidence_model(self) -> ConfidenceModel:

@@ -69,6 +69,7 @@ class QuestionAnswering(FinetuningObjective):
 
     config_class: ClassVar[type[ObjectiveConfig]] = AnsweringConfig
     readers = QUESTION_READERS
+    prediction_types: ClassVar[Mapping[str, Any]] = {"text": str, "score": float}
     metrics: ClassVar[Mapping[str, Metric]] = {"answer_f1": answer_f1, "exact_match": exact_match}
     input_format = "question"
     text_names = ("question", "context")

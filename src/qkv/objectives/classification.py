@@ -49,6 +49,7 @@ class Classification(TextObjective):
 
     config_class: ClassVar[type[ObjectiveConfig]] = ClassificationConfig
     readers = TEXT_READERS
+    prediction_types: ClassVar[Mapping[str, Any]] = {"label": str, "probability": float}
     metrics: ClassVar[Mapping[str, Metric]] = {"accuracy": accuracy, "f1": f1, "matthews": matthews}
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:

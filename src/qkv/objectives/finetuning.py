@@ -51,6 +51,7 @@ class FinetuningObjective(Objective, ABC):
     readers: ClassVar[Mapping[str, ExampleReader]]  # of files of examples, by data.format
     metrics: ClassVar[Mapping[str, Metric]]  # by name; the first one is the default for selecting the best weights
     text_names: ClassVar[tuple[str, ...]] = ("text 1", "text 2")  # of an example, for errors
+    prediction_types: ClassVar[Mapping[str, Any]]  # of each key of `to_json`: str, float, or a list of one of them
     input_format: ClassVar[Literal["text", "words", "question"]]  # as the service and its page call it; text also for pairs
 
     def __init__(self, config: Any):

@@ -34,6 +34,7 @@ class Regression(TextObjective):
 
     config_class: ClassVar[type[ObjectiveConfig]] = RegressionConfig
     readers = NUMBER_READERS
+    prediction_types: ClassVar[Mapping[str, Any]] = {"value": float}
     metrics: ClassVar[Mapping[str, Metric]] = {"spearman": spearman, "pearson": pearson}
 
     def loss(self, model: ModelWithHeads, labelled: LabelledTexts) -> Tensor:

@@ -36,6 +36,7 @@ class Tagging(FinetuningObjective):
 
     config_class: ClassVar[type[ObjectiveConfig]] = TaggingConfig
     readers = TAG_READERS
+    prediction_types: ClassVar[Mapping[str, Any]] = {"tags": [str]}
     metrics: ClassVar[Mapping[str, Metric]] = {"entity_f1": entity_f1, "tag_accuracy": tag_accuracy}
     input_format = "words"
 

@@ -9,9 +9,9 @@ from qkv.models.family import Role
 # Role of a run -> its name in messages, and the verbs for it.
 NAMES = {"translator": "a translator", "encoder": "an encoder", "generator": "a language model", "infiller": "a text infiller"}
 VERBS: dict[str, tuple[str, ...]] = {
-    "translator": ("translate", "evaluate", "look"),
-    "encoder": ("fill", "embed", "evaluate", "look"),
-    "generator": ("generate", "evaluate", "look"),
+    "translator": ("translate", "score", "evaluate", "look"),
+    "encoder": ("fill", "embed", "score", "evaluate", "look"),
+    "generator": ("generate", "score", "evaluate", "look"),
     "infiller": ("fill", "evaluate"),
 }
 FINETUNED = ("predict", "embed", "evaluate", "look")
@@ -26,8 +26,9 @@ def verbs(recipe: Any) -> tuple[str, ...]:
     """Return the verbs for a run of this recipe."""
     if recipe.job == "finetuning":
         return FINETUNED
-    family = FAMILIES[recipe.model.kind]
-    return tuple(verb for verb in VERBS[loads_as(recipe)] if verb != "fill" or family.fills)
+    family, role = FAMILIES[recipe.model.kind], loads_as(recipe)
+    missing = {"fill": not family.fills, "score": role == "encoder" and not family.token_scores}
+    return tuple(verb for verb in VERBS[role] if not missing.get(verb))
 
 
 def require(recipe: Any, run: Any, *roles: Role) -> None:
