@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from object_store import environment, running_store
+
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # runs Triton kernels in Python, without a GPU
 
@@ -40,3 +42,19 @@ def browser() -> Iterator[Any]:
         opened = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def _store_server() -> Iterator[Any]:
+    with running_store() as store:
+        yield store
+
+
+@pytest.fixture
+def store(_store_server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An S3 server that this process and its children reach, with no faults yet."""
+    _store_server.reset()
+    for name, value in environment(_store_server).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("qkv.base.urls.FIRST_WAIT", 0.001)
+    return _store_server

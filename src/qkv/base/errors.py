@@ -13,6 +13,10 @@ class DataError(QkvError):
     """Text cannot be read, or nothing in it can be learned from."""
 
 
+class StorageError(QkvError):
+    """A file or an object cannot be reached, or it may not be read or written."""
+
+
 class CheckpointError(QkvError):
     """A run folder or a checkpoint is damaged, or of another kind than expected."""
 

@@ -1,0 +1,303 @@
+"""Files on a disk or an object store: a location is a local path or a URL that fsspec can open (s3://, gs://, https://, memory://).
+
+Objects are read by ranges. Transient faults (a busy server, a connection that breaks, an answer that is cut off) are tried again;
+what remains becomes one line (StorageError). An object is written whole or not at all. Local paths need no package.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeVar
+
+from qkv.base.errors import StorageError
+from qkv.base.files import atomic_file, digest
+
+T = TypeVar("T")
+Location = str | Path
+
+BLOCK = 8 << 20  # bytes read from a store at once
+TRIES = 5  # of one request
+FIRST_WAIT = 0.5  # seconds before the second try; each further wait is twice as long
+TIMEOUT = 60  # seconds without a byte, after which a request has failed
+EXTRAS = {"s3": "cluster", "s3a": "cluster"}  # extras of qkv that bring a protocol's package, beside `data`
+RIGHTS_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "NoAuthTokenError")
+# Packages whose errors are those of a request.
+CLIENT_PACKAGES = ("aiohttp", "aiobotocore", "botocore", "gcsfs", "google", "requests", "urllib3")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # of two letters or more: C:// is a drive
+
+
+class ObjectInfo(NamedTuple):
+    """Size and identity of a file or an object."""
+
+    size: int | None  # None where a server does not say
+    tag: str  # changes with the content: an etag, or a hash of a local file
+
+
+def is_url(location: Location) -> bool:
+    """Return whether a location is a URL; all else is a local path."""
+    return isinstance(location, str) and _SCHEME.match(location) is not None
+
+
+def join(location: Location, *names: str) -> str:
+    """Return the location of a file below a folder."""
+    return "/".join([str(location).rstrip("/"), *names]) if is_url(location) else str(Path(location, *names))
+
+
+def file_name(location: Location) -> str:
+    """Return the last part of a location, without the query of a URL."""
+    return re.sub(r"[?#].*", "", str(location)).rstrip("/").rpartition("/")[2] if is_url(location) else Path(location).name
+
+
+def open_binary(location: Location) -> BinaryIO:
+    """Open a file for reading bytes, with seeking; a URL is read by ranges."""
+    if is_url(location):
+        return io.BufferedReader(_RemoteFile(str(location)), BLOCK)
+    try:
+        return Path(location).open("rb")
+    except OSError as error:
+        raise _local_error(location, error) from None
+
+
+def read_bytes(location: Location) -> bytes:
+    """Return the content of a small file."""
+    with open_binary(location) as file:
+        return file.read()
+
+
+def list_files(pattern: Location) -> list[str]:
+    """Return the files that a path, a folder or a glob names, sorted; none where there are none."""
+    if not is_url(pattern):
+        return _list_local(Path(pattern))
+    url = str(pattern)
+
+    def find(system: Any, path: str) -> list[str]:
+        system.invalidate_cache()
+        # In an address of the web, a question mark begins a query.
+        if any(sign in path for sign in ("*[" if url.startswith("http") else "*[?")):
+            found = [path for path, info in system.glob(path, detail=True).items() if info["type"] == "file"]
+        elif url.startswith("http") or system.info(path)["type"] == "file":
+            found = [path]
+        else:
+            found = list(system.find(path, maxdepth=1))
+        return sorted(system.unstrip_protocol(path) for path in found)
+
+    try:
+        return _request(url, find)
+    except MissingObjectError:
+        return []
+
+
+def find_info(location: Location) -> ObjectInfo:
+    """Return size and tag of a file."""
+    if not is_url(location):
+        try:
+            return ObjectInfo(Path(location).stat().st_size, digest(Path(location)))
+        except OSError as error:
+            raise _local_error(location, error) from None
+    return _object_info(_request(str(location), _fresh_info))
+
+
+def exists(location: Location) -> bool:
+    """Return whether there is a file or an object; no rights to see it is an error."""
+    if not is_url(location):
+        return Path(location).is_file()
+    try:
+        return bool(_request(str(location), _fresh_info)["type"] == "file")
+    except MissingObjectError:
+        return False
+
+
+def write_object(location: Location, data: bytes | Path) -> None:
+    """Write bytes, or the content of a local file, to a location: whole, or not at all."""
+    if not is_url(location):
+        with atomic_file(Path(location)) as aside:
+            if isinstance(data, Path):
+                shutil.copyfile(data, aside)
+            else:
+                aside.write_bytes(data)
+        return
+    url = str(location)
+    if url.startswith("http"):
+        raise StorageError(f"{url}: an address of the web cannot be written; give a local folder, s3:// or gs://")
+    # An object of a store appears when its only request, or the last one of several parts, has succeeded.
+    if isinstance(data, Path):
+        _request(url, lambda system, path: system.put_file(str(data), path))
+    else:
+        _request(url, lambda system, path: system.pipe_file(path, data))
+
+
+def fetch(location: Location, path: Path) -> None:
+    """Copy a file to a local path, which appears when it is complete."""
+    with open_binary(location) as file, atomic_file(path) as aside, aside.open("wb") as copy:
+        shutil.copyfileobj(file, copy, BLOCK)
+
+
+def delete_object(location: Location) -> None:
+    """Delete a file or an object; a missing one is no error."""
+    if not is_url(location):
+        with contextlib.suppress(FileNotFoundError):
+            Path(location).unlink()
+        return
+    with contextlib.suppress(MissingObjectError):
+        _request(str(location), lambda system, path: system.rm_file(path))
+
+
+class MissingObjectError(StorageError):
+    """There is no file or object at a location."""
+
+
+class _RemoteFile(io.RawIOBase):
+    """An object that is read by ranges; a server that does not offer ranges sends it whole."""
+
+    def __init__(self, url: str):
+        self.url = url
+        found = _request(url, _fresh_info)
+        if found["type"] != "file":
+            raise MissingObjectError(f"{url}: is a folder; name a file, or a pattern such as {url.rstrip('/')}/*")
+        self.tag = _object_info(found).tag
+        self.whole = None
+        if found.get("size") is None or not found.get("partial", True):
+            self.whole = _request(url, lambda system, path: bytes(system.cat_file(path)))
+        self.size = int(found["size"]) if self.whole is None else len(self.whole)
+        self.position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self.position = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self.position, os.SEEK_END: self.size}[whence])
+        return self.position
+
+    def tell(self) -> int:
+        return self.position
+
+    def readinto(self, buffer: Any) -> int:
+        start, stop = self.position, min(self.size, self.position + len(buffer))
+        if stop <= start:
+            return 0
+        found = self._range(start, stop) if self.whole is None else self.whole[start:stop]
+        buffer[: stop - start] = found
+        self.position = stop
+        return stop - start
+
+    def _range(self, start: int, stop: int) -> bytes:
+        def read(system: Any, path: str) -> bytes:
+            found = bytes(system.cat_file(path, start=start, end=stop))
+            if len(found) != stop - start:
+                raise EOFError(f"{len(found):,} of {stop - start:,} bytes came")
+            return found
+
+        try:
+            return _request(self.url, read)
+        except StorageError:
+            # An object that was replaced meanwhile may be shorter.
+            if _object_info(_request(self.url, _fresh_info)).tag != self.tag:
+                raise StorageError(f"{self.url}: was replaced while it was read; run the same command again") from None
+            raise
+
+
+def _fresh_info(system: Any, path: str) -> dict[str, Any]:
+    system.invalidate_cache()
+    return dict(system.info(path))
+
+
+def _object_info(found: dict[str, Any]) -> ObjectInfo:
+    names = ("ETag", "etag", "md5Hash", "crc32c", "LastModified", "mtime", "created")
+    tag = next((str(found[name]) for name in names if found.get(name)), "")
+    return ObjectInfo(found.get("size"), f"{tag.strip(chr(34))}-{found.get('size')}")
+
+
+def _request(url: str, ask: Callable[[Any, str], T]) -> T:
+    """Ask a store, several times if it fails in passing, and turn what remains into a line."""
+    system, path = _file_system(url)
+    for number in range(TRIES):
+        if number:
+            time.sleep(FIRST_WAIT * 2 ** (number - 1))
+        try:
+            return ask(system, path)
+        except Exception as error:
+            refusal = _refusal(url, error)
+            if refusal is not None:
+                raise refusal from None
+            last = error
+    raise StorageError(f"{url}: not reached in {TRIES} tries: {_describe(last)}; run the same command again later") from None
+
+
+def _refusal(url: str, error: Exception) -> StorageError | None:
+    """Return the line for an error that another try would meet again; None for a transient one. A bug is raised as it is."""
+    # fsspec calls every failed answer of the web a missing file.
+    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception) and _is_client(error.__cause__):
+        error = error.__cause__
+    status = getattr(error, "status", None) or getattr(error, "code", None)
+    if isinstance(error, FileNotFoundError) or status == 404:
+        return MissingObjectError(f"{url}: no such file")
+    if isinstance(error, IsADirectoryError | NotADirectoryError):
+        return MissingObjectError(f"{url}: is a folder, a file is wanted")
+    if isinstance(error, PermissionError) or status in (401, 403) or type(error).__name__ in RIGHTS_ERRORS:
+        return StorageError(f"{url}: no rights there: {_describe(error)}; check the credentials (docs/scale.md)")
+    if isinstance(status, int) and 400 <= status < 500 and status not in (408, 429):
+        return StorageError(f"{url}: refused: {_describe(error)}")
+    if isinstance(error, OSError | EOFError) or _is_client(error):
+        return None
+    raise error
+
+
+def _is_client(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in CLIENT_PACKAGES
+
+
+def _describe(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path there."""
+    found = _SCHEME.match(url)
+    assert found is not None
+    protocol = found[1].lower()
+    try:
+        import fsspec
+    except ImportError:
+        raise StorageError(f"{url}: URLs need fsspec; pip install 'qkv[{EXTRAS.get(protocol, 'data')}]'") from None
+    options: dict[str, Any] = {"use_listings_cache": False}
+    if protocol in ("s3", "s3a"):
+        # Requests are repeated here, so that all protocols behave the same.
+        config = {"connect_timeout": TIMEOUT, "read_timeout": TIMEOUT, "retries": {"total_max_attempts": 1}}
+        options |= {"config_kwargs": config, "default_cache_type": "none"}
+    try:
+        system, path = fsspec.core.url_to_fs(url, **options)
+    except ImportError as error:
+        package = f"'qkv[{EXTRAS[protocol]}]'" if protocol in EXTRAS else "the package that its message names"
+        raise StorageError(f"{url}: {protocol}:// needs another package: {_describe(error)}; pip install {package}") from None
+    except ValueError as error:
+        raise StorageError(f"{url}: {_describe(error)}; give s3://, gs://, https:// or a local path") from None
+    if protocol in ("s3", "s3a"):
+        system.retries = 1
+    return system, path
+
+
+def _list_local(path: Path) -> list[str]:
+    path = path.expanduser()
+    if path.is_dir():
+        return sorted(str(file) for file in path.iterdir() if file.is_file())
+    if path.is_file():
+        return [str(path)]
+    root = Path(path.anchor)
+    pattern = str(path.relative_to(root)) if path.anchor else str(path)
+    return sorted(str(file) for file in root.glob(pattern) if file.is_file())
+
+
+def _local_error(location: Location, error: OSError) -> StorageError:
+    if isinstance(error, FileNotFoundError):
+        return MissingObjectError(f"{location}: no such file")
+    if isinstance(error, PermissionError):
+        return StorageError(f"{location}: not allowed to read it; change its permissions")
+    return StorageError(f"{location}: cannot be read: {error.strerror or error}")

@@ -1,0 +1,116 @@
+"""Locations: local paths and URLs behave alike; faults are tried again, then become one line, and leave nothing half-written."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from object_store import BUCKET, BUSY, CUT, FORBIDDEN, RESET, SLOW, ObjectStore
+from qkv.base import urls
+from qkv.base.errors import StorageError
+
+CONTENT = bytes(range(256)) * 40
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3":
+        request.getfixturevalue("store")
+        return f"s3://{BUCKET}/{tmp_path.name}"
+    return str(tmp_path) if request.param == "local" else f"memory://{tmp_path.name}"
+
+
+def test_locations_behave_alike(folder: str, tmp_path: Path) -> None:
+    one, two = urls.join(folder, "part-1.bin"), urls.join(folder, "part-2.txt")
+    assert not urls.exists(one) and urls.list_files(one) == [] and urls.list_files(urls.join(folder, "*.bin")) == []
+    (tmp_path / "source").write_bytes(CONTENT)
+    urls.write_object(one, tmp_path / "source")
+    urls.write_object(two, b"two")
+    (tmp_path / "source").unlink()
+    assert urls.exists(one) and not urls.exists(folder)
+    assert {urls.file_name(file) for file in urls.list_files(folder)} == {"part-1.bin", "part-2.txt"}
+    assert [urls.file_name(file) for file in urls.list_files(urls.join(folder, "*.bin"))] == ["part-1.bin"]
+    with urls.open_binary(urls.list_files(one)[0]) as file:
+        file.seek(255)
+        assert file.read(3) == CONTENT[255:258] and file.tell() == 258
+        assert file.read() == CONTENT[258:]
+    before = urls.find_info(two)
+    assert before.size == 3
+    urls.write_object(two, b"new")
+    assert urls.find_info(two).tag != before.tag
+    urls.fetch(one, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == CONTENT
+    urls.delete_object(one)
+    urls.delete_object(one)
+    assert not urls.exists(one)
+    with pytest.raises(urls.MissingObjectError, match=r"part-1\.bin: no such file"):
+        urls.read_bytes(one)
+
+
+def test_large_objects_are_read_by_ranges(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "BLOCK", 1000)
+    url = f"s3://{BUCKET}/ranges"
+    urls.write_object(url, CONTENT)
+    store.requests.clear()
+    with urls.open_binary(url) as file:
+        file.seek(5000)
+        assert file.read(10) == CONTENT[5000:5010]
+    assert [method for method, _ in store.requests] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("fault", [BUSY, CUT, RESET, SLOW])
+def test_passing_faults_are_tried_again(store: ObjectStore, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"s3://{BUCKET}/{fault}"
+    if fault == SLOW:
+        monkeypatch.setattr(urls, "TIMEOUT", 0.5)
+    store.faults.extend([fault, fault])
+    urls.write_object(url, CONTENT)
+    store.only = "GET"
+    store.faults.extend([fault, fault])
+    assert urls.read_bytes(url) == CONTENT
+    assert not store.faults
+
+
+@pytest.mark.parametrize("fault", [BUSY, CUT, RESET])
+def test_lasting_faults_are_one_line(store: ObjectStore, fault: str, tmp_path: Path) -> None:
+    url = f"s3://{BUCKET}/lasting-{fault}"
+    urls.write_object(url, CONTENT)
+    store.only, store.always = "GET", fault
+    with pytest.raises(StorageError, match=rf"lasting-{fault}: not reached in {urls.TRIES} tries: .*again later$") as found:
+        urls.fetch(url, tmp_path / "copy")
+    assert "\n" not in str(found.value)
+    assert list(tmp_path.iterdir()) == []
+    store.only, store.always, new = "PUT", BUSY, f"s3://{BUCKET}/new-{fault}"
+    with pytest.raises(StorageError, match="not reached"):
+        urls.write_object(new, CONTENT)
+    store.reset()
+    assert not urls.exists(new)
+
+
+def test_missing_rights_are_not_tried_again(store: ObjectStore) -> None:
+    store.always = FORBIDDEN
+    for ask in (urls.exists, urls.read_bytes, urls.list_files, lambda url: urls.write_object(url, b"")):
+        store.requests.clear()
+        with pytest.raises(StorageError, match=f"s3://{BUCKET}/secret: no rights there: .*check the credentials"):
+            ask(f"s3://{BUCKET}/secret")
+        assert len(store.requests) <= 2
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError, match=r"foo://x: .*give s3://"):
+        urls.exists("foo://x")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    for url, extra in ("s3://bucket/a", "cluster"), ("memory://a", "data"):
+        with pytest.raises(StorageError, match=rf"{url}: URLs need fsspec; pip install 'qkv\[{extra}\]'"):
+            urls.exists(url)
+
+
+def test_the_web_is_read_and_not_written(store: ObjectStore) -> None:
+    urls.write_object(f"s3://{BUCKET}/page", CONTENT)
+    url = f"{store.address}/{BUCKET}/page"
+    assert urls.list_files(url) == [url] and urls.read_bytes(url) == CONTENT
+    assert urls.find_info(url).tag == urls.find_info(f"s3://{BUCKET}/page").tag
+    with pytest.raises(urls.MissingObjectError, match="no such file"):
+        urls.read_bytes(f"{url}-not")
+    with pytest.raises(StorageError, match="cannot be written"):
+        urls.write_object(url, b"")
