@@ -10,13 +10,13 @@ import typer
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.cli.lines import input_lines
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 CHUNK = 4096  # lines read at once
 
 
 def embed_command(
-    run: Annotated[Path, typer.Argument(help="Folder of an encoder's or a GPT's run.")],
+    run: Annotated[Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of an encoder's or a GPT's run.")],
     file: Annotated[Path, typer.Argument(help="Text file, one text per line; may be .gz, .xz or .zst; - for standard input.")],
     out: Annotated[
         Path | None, typer.Option(help="Write a NumPy array (.npy) to this file; without it, print the numbers.")

@@ -7,11 +7,11 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a fine-tuned encoder's run.")],
+    run: Annotated[Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a fine-tuned encoder's run.")],
     file: Annotated[
         Path, typer.Argument(help="Examples in the format of training, without labels; or .txt, one text per line; not -.")
     ],

@@ -5,8 +5,8 @@ import os
 from hashlib import blake2b
 from pathlib import Path
 
-from qkv.base.errors import ConfigError
-from qkv.base.urls import fetch, file_name
+from qkv.base.errors import ConfigError, StorageError
+from qkv.base.urls import fetch, file_name, find_info, is_url, list_files
 from qkv.data.cache import cache_folder
 
 BOUND = "QKV_COPIES_GB"  # variable with the bound
@@ -30,7 +30,7 @@ def local_copy(url: str, tag: str = "") -> Path:
 
 
 def delete_copies(keep: Path) -> None:
-    """Delete the copies that were not used for longest, until the others are within the bound.
+    """Delete the copies that were not used for longest, except `keep` and what is in it, until the others are within the bound.
 
     A file that some process has mapped into memory stays readable there.
     """
@@ -43,7 +43,7 @@ def delete_copies(keep: Path) -> None:
     for _, size, path in sorted(found):
         if excess <= 0:
             return
-        if path != keep and not path.name.startswith("."):
+        if keep not in (path, path.parent) and not path.name.startswith("."):
             with contextlib.suppress(OSError):
                 path.unlink()
                 path.parent.rmdir()
@@ -56,3 +56,22 @@ def _bound() -> float:
         return 1e9 * float(given or DEFAULT_BOUND)
     except ValueError:
         raise ConfigError(f"{BOUND}={given}: give a number of gigabytes, such as {BOUND}={DEFAULT_BOUND:g}") from None
+
+
+def local_folder(location: str | Path) -> Path:
+    """Return a folder on this machine; the files of a remote one are copied, those of its own folders are not."""
+    if not is_url(location):
+        return Path(location)
+    url = str(location).rstrip("/")
+    files = {file_name(file): (file, find_info(file).tag) for file in list_files(url) if file.rstrip("/") != url}
+    if not files:
+        raise StorageError(f"{url}: no such folder, or no files in it; check the address")
+    version = blake2b(repr(sorted((name, tag) for name, (_, tag) in files.items())).encode(), digest_size=16).hexdigest()
+    folder = cache_folder() / "copies" / version
+    for name, (file, _) in files.items():
+        try:
+            os.utime(folder / name)
+        except FileNotFoundError:
+            fetch(file, folder / name)
+    delete_copies(folder)
+    return folder
