@@ -2,8 +2,8 @@
 
     python benchmarks/large_corpora.py --millions 10 --folder /tmp/large [--kill-after 60] [--workers 2]
 
-Writes the corpus (a tenth of its pairs are duplicates), runs `qkv prepare` in a process of its own, and prints a line of JSON. With
---kill-after, the first run and its workers are killed after so many seconds, then the same command runs again.
+Writes the corpus (some of its pairs are duplicates), runs `qkv prepare` in a process of its own, and prints figures as JSON.
+With --kill-after, the first run and its workers are killed after so many seconds, then the same command runs again.
 """
 
 import argparse
@@ -21,13 +21,14 @@ FOLLOWED_EVERY = 0.5  # seconds
 
 
 def write_corpus(path: Path, pairs: int) -> None:
-    """Write pairs of 4 to 11 words; pair n depends on n alone."""
+    """Write pairs of 4 to 11 words; pair n depends on n alone, and its first three words on nothing else."""
     with path.open("w") as file:
         for number in range(pairs):
-            seed = (number // 2 if number % DUPLICATES == 0 else number) * 2_654_435_761 % (1 << 61)
-            words = [(seed // 7**place + place * 977) % WORDS for place in range(4 + seed % 8)]
-            source, target = (" ".join(f"{side}{word:x}" for word in words) for side in "st")
-            file.write(f"{source} {seed:x}\t{target} {seed:x}\n")
+            number = number // 2 if number % DUPLICATES == 0 else number
+            words = [number % WORDS, number // WORDS % WORDS, number // WORDS**2]
+            mixed = number * 2_654_435_761 % (1 << 61)
+            words += [(mixed // 7**place + place * 977) % WORDS for place in range(1 + mixed // 64 % 8)]
+            file.write("\t".join(" ".join(f"{side}{word:x}" for word in words) for side in "st") + "\n")
 
 
 def group_memory(group: int) -> tuple[int, int]:
@@ -47,11 +48,8 @@ def group_memory(group: int) -> tuple[int, int]:
 
 def prepare(folder: Path, workers: int, kill_after: float | None) -> dict[str, object]:
     """Run `qkv prepare`, and follow its memory; kill all its processes after a time, if wanted."""
-    settings = [
-        f"data.train={folder / 'train.tsv'}",
-        f"data.dev={folder / 'dev.tsv'}",
-        f"tokenizer.shared.file={folder / 'tokenizer.json'}",
-    ]
+    files = {"data.train": "train.tsv", "data.dev": "dev.tsv", "tokenizer.shared.file": "tokenizer.json"}
+    settings = [f"{key}={folder / name}" for key, name in files.items()]
     command = [sys.executable, "-m", "qkv", "prepare", "transformer-small", "--workers", str(workers)]
     command += [part for setting in settings for part in ("--set", setting)]
     environment = {**os.environ, "QKV_CACHE": str(folder / "cache")}
@@ -98,11 +96,8 @@ def main() -> None:
     with (options.folder / "train.tsv").open() as file:
         sample = [next(file).replace("\t", " ") for _ in range(min(pairs, 20_000))]
     train_tokenizer(TokenizerConfig(kind="bpe", vocab=8000), sample).save(options.folder / "tokenizer.json")
-    result: dict[str, object] = {
-        "pairs": pairs,
-        "bytes": (options.folder / "train.tsv").stat().st_size,
-        "workers": options.workers,
-    }
+    size = (options.folder / "train.tsv").stat().st_size
+    result: dict[str, object] = {"pairs": pairs, "bytes": size, "workers": options.workers}
     moment = 0.0
     if options.kill_after is not None:
         result["killed"] = killed = prepare(options.folder, options.workers, options.kill_after)
@@ -111,9 +106,8 @@ def main() -> None:
     result["run"] = done = prepare(options.folder, options.workers, None)
     result["made by it"] = {kind: made_since(options.folder, kind, moment) for kind in ("pieces", "shards")}
     result["pairs per second"] = round(pairs / float(str(done["seconds"])))
-    result["cache, MB"] = round(
-        sum(path.stat().st_size for path in (options.folder / "cache").rglob("*") if path.is_file()) / 1e6
-    )
+    files = (path for path in (options.folder / "cache").rglob("*") if path.is_file())
+    result["cache, MB"] = round(sum(path.stat().st_size for path in files) / 1e6)
     print(json.dumps(result, indent=1))
 
 

@@ -22,7 +22,7 @@ from qkv.data.workers import Work
 from qkv.text.check import CheckConfig, CheckReport
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
 from qkv.text.input_files import WholeFile
-from qkv.text.pieces import Cut, Piece, cut_aligned, cut_corpus, read_piece
+from qkv.text.pieces import CorpusPiece, Cut, cut_aligned, cut_corpus, read_piece
 from qkv.text.protected_text import compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
@@ -123,7 +123,7 @@ class Checking(NamedTuple):
         content = [[options, files, *versions], rules, self.languages, cache_key(sorted(self.held_out))]
         return Part("checked", cache_key([*content, "trees"] if self.trees else content), INDEX)
 
-    def pieces(self) -> list[tuple[Piece, Part]]:
+    def pieces(self) -> list[tuple[CorpusPiece, Part]]:
         """Return the pieces of the corpus's files, each with its part of the cache."""
         if self.trees:
             read_pairs(self.corpus, self.languages, trees=True)  # refuses files without heads
@@ -169,7 +169,7 @@ class PieceChecker:
         self.held_out, self.trees = set(held_out), trees
 
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
-        piece = Piece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
+        piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
         part = Part(PIECES, task["key"])
         with lock_folder(cache_folder() / PIECES / part.key):
             if task["again"] or part.meta() is None:

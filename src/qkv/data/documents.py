@@ -20,7 +20,7 @@ from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
 from qkv.text.input_files import WholeFile
-from qkv.text.pieces import Piece, lines_before
+from qkv.text.pieces import CorpusPiece, lines_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
 
@@ -155,7 +155,7 @@ class DocumentTokeniser:
         self.tokenizer, self.segment, self.whole = Tokenizer.load(Path(tokenizer)), load_segmenter(units), whole
 
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
-        piece = Piece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
+        piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
         part = Part(SHARDS, task["key"])
         with lock_folder(cache_folder() / SHARDS / part.key):
             if task["again"] or part.meta() is None:
@@ -163,7 +163,7 @@ class DocumentTokeniser:
         found = part.meta()
         return {"items": found["counts"]["documents"] if found else 0}
 
-    def _write(self, folder: Path, piece: Piece) -> dict[str, Any]:
+    def _write(self, folder: Path, piece: CorpusPiece) -> dict[str, Any]:
         counts, kept = DocumentCounts(), {}
 
         def rows() -> Iterator[Columns]:

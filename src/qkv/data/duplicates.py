@@ -14,7 +14,7 @@ from qkv.data.checked_pieces import HASHES, LINES, OVERLAPS, ROWS
 from qkv.data.store import Part
 from qkv.data.tokens import map_file
 from qkv.text.check import DUPLICATE, FIRST, OVERLAP, CheckConfig, CheckReport, DropCount
-from qkv.text.pieces import Piece
+from qkv.text.pieces import CorpusPiece
 
 BUCKET = 1 << 21  # pairs, about, that are compared at once
 DROPS = "drops-{}"  # the rows of a piece that are dropped, in order
@@ -23,7 +23,7 @@ DROPS = "drops-{}"  # the rows of a piece that are dropped, in order
 class MadePiece(NamedTuple):
     """A piece of a corpus's files, and the part of the cache that holds its checked pairs."""
 
-    piece: Piece
+    piece: CorpusPiece
     part: Part
     meta: dict[str, Any]
 

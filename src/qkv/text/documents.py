@@ -14,7 +14,7 @@ from qkv.base.errors import DataError
 from qkv.text.check import normalise
 from qkv.text.files import find_input_files, read_lines, uncompressed_suffix
 from qkv.text.input_files import InputFile, WholeFile, file_size
-from qkv.text.pieces import PIECE, Piece, cut_lines, is_long
+from qkv.text.pieces import PIECE, CorpusPiece, cut_lines, is_long
 from qkv.text.sentences import split_sentences
 from qkv.text.word_boundaries import Span
 
@@ -83,7 +83,7 @@ def _has_records(file: InputFile) -> bool:
     return uncompressed_suffix(file) == ".jsonl"
 
 
-def cut_documents(file: WholeFile) -> list[Piece]:
+def cut_documents(file: WholeFile) -> list[CorpusPiece]:
     """Return the pieces of a file, none of which begins inside a document; one without blank lines is one piece."""
     if _has_records(file) or not is_long(file):
         return cut_lines(file)
@@ -99,7 +99,11 @@ def cut_documents(file: WholeFile) -> list[Piece]:
             if opened.tell() < size:
                 starts.append(opened.tell())
     ends = [*starts[1:], size]
-    return [Piece((str(file),), (span,)) for span in zip(starts, ends, strict=True)] if len(starts) > 1 else [Piece((str(file),))]
+    return (
+        [CorpusPiece((str(file),), (span,)) for span in zip(starts, ends, strict=True)]
+        if len(starts) > 1
+        else [CorpusPiece((str(file),))]
+    )
 
 
 def _read_plain(file: InputFile, counts: DocumentCounts, whole: bool) -> Iterator[Document]:

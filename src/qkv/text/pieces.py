@@ -34,7 +34,7 @@ BLOCK = 1 << 22  # bytes scanned at once
 Cut = tuple[int, ...]  # where a piece begins, in each of its files
 
 
-class Piece(NamedTuple):
+class CorpusPiece(NamedTuple):
     """One file, or two aligned ones, or the lines of them within ranges of bytes."""
 
     files: tuple[str, ...]
@@ -62,7 +62,7 @@ def cut_corpus(
     languages: SideNames,
     trees: bool,
     cut_two: Callable[[WholeFile, WholeFile], list[Cut]] | None = None,
-) -> list[Piece]:
+) -> list[CorpusPiece]:
     """Return the pieces of a corpus, in order; `cut_two` replaces `cut_aligned`, where its results are known."""
     if corpus.pairs is None:
         found = []
@@ -73,7 +73,7 @@ def cut_corpus(
     return [piece for file in corpus_files(corpus) for piece in _cut_file(file, corpus, languages, trees)]
 
 
-def _cut_file(file: WholeFile, corpus: ParallelCorpusConfig, languages: SideNames, trees: bool) -> list[Piece]:
+def _cut_file(file: WholeFile, corpus: ParallelCorpusConfig, languages: SideNames, trees: bool) -> list[CorpusPiece]:
     kind = format_of(file, corpus)
     # Heads are checked with the number of their line in the whole file.
     if trees or kind not in ("jsonl", *TABLES) or not is_long(file):
@@ -83,7 +83,7 @@ def _cut_file(file: WholeFile, corpus: ParallelCorpusConfig, languages: SideName
     return cut_lines(file)
 
 
-def cut_lines(file: WholeFile) -> list[Piece]:
+def cut_lines(file: WholeFile) -> list[CorpusPiece]:
     """Return the pieces of a file that is read by line."""
     return _pieces([file], [(start,) for start in range(0, file_size(file) or 0, PIECE)] if is_long(file) else [])
 
@@ -93,12 +93,12 @@ def is_long(file: WholeFile) -> bool:
     return file.suffix not in COMPRESSED and (file_size(file) or 0) > PIECE
 
 
-def _pieces(files: Sequence[WholeFile], cuts: Sequence[Cut]) -> list[Piece]:
+def _pieces(files: Sequence[WholeFile], cuts: Sequence[Cut]) -> list[CorpusPiece]:
     names = tuple(map(str, files))
     if not cuts:
-        return [Piece(names)]
+        return [CorpusPiece(names)]
     sizes = tuple(file_size(file) or 0 for file in files)
-    return [Piece(names, tuple(zip(start, stop, strict=True))) for start, stop in itertools.pairwise([*cuts, sizes])]
+    return [CorpusPiece(names, tuple(zip(start, stop, strict=True))) for start, stop in itertools.pairwise([*cuts, sizes])]
 
 
 def cut_aligned(source: WholeFile, target: WholeFile) -> list[Cut]:
@@ -137,7 +137,7 @@ def _line_breaks(file: BinaryIO) -> Iterator[tuple[int, bytes, np.ndarray]]:
         offset += len(block)
 
 
-def lines_before(piece: Piece) -> int:
+def lines_before(piece: CorpusPiece) -> int:
     """Return the number of lines of a piece's file before the piece; reads them."""
     if piece.begins:
         return 0
@@ -145,7 +145,7 @@ def lines_before(piece: Piece) -> int:
         return sum(len(breaks) for _, _, breaks in _line_breaks(file))
 
 
-def read_piece(piece: Piece, corpus: ParallelCorpusConfig, languages: SideNames, trees: bool) -> Iterator[TextPair]:
+def read_piece(piece: CorpusPiece, corpus: ParallelCorpusConfig, languages: SideNames, trees: bool) -> Iterator[TextPair]:
     """Yield the pairs of a piece; lines are counted from its beginning."""
     files = piece.inputs()
     whole = [input_file(name) for name in piece.files]
