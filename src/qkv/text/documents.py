@@ -98,12 +98,9 @@ def cut_documents(file: WholeFile) -> list[CorpusPiece]:
                 pass
             if opened.tell() < size:
                 starts.append(opened.tell())
-    ends = [*starts[1:], size]
-    return (
-        [CorpusPiece((str(file),), (span,)) for span in zip(starts, ends, strict=True)]
-        if len(starts) > 1
-        else [CorpusPiece((str(file),))]
-    )
+    if len(starts) == 1:
+        return [CorpusPiece((str(file),))]
+    return [CorpusPiece((str(file),), (span,)) for span in zip(starts, [*starts[1:], size], strict=True)]
 
 
 def _read_plain(file: InputFile, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
