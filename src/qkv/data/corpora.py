@@ -17,7 +17,7 @@ from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
 from qkv.data.checked_pieces import PAIRS, PIECES, write_piece
 from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
 from qkv.data.shards import INDEX
-from qkv.data.store import Part
+from qkv.data.store import Part, find_missing
 from qkv.data.workers import Work
 from qkv.text.check import CheckConfig, CheckReport
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
@@ -144,7 +144,8 @@ class Checking(NamedTuple):
         Thorough work reads those that are there, and makes damaged ones again.
         """
         pieces = self.pieces()
-        absent = [there for there in pieces[share] if (there[1].is_damaged() if thorough else there[1].meta() is None)]
+        own = pieces[share]
+        absent = [own[number] for number in sorted(find_missing([part for _, part in own], thorough))]
         shared = {
             "corpus": self.corpus.model_dump(mode="json"),
             "rules": self.rules.model_dump(mode="json"),
@@ -152,10 +153,7 @@ class Checking(NamedTuple):
             "held_out": sorted(self.held_out),
             "trees": self.trees,
         }
-        tasks = [
-            {"files": piece.files, "ranges": piece.ranges, "size": piece.size, "key": part.key, "again": thorough}
-            for piece, part in absent
-        ]
+        tasks = [{"files": piece.files, "ranges": piece.ranges, "size": piece.size, "key": part.key} for piece, part in absent]
         work.run(PieceChecker, shared, tasks, "checking", "pairs")
         return sum(part.meta() is None for _, part in pieces) if share != slice(None) else 0
 
@@ -172,7 +170,7 @@ class PieceChecker:
         piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
         part = Part(PIECES, task["key"])
         with lock_folder(cache_folder() / PIECES / part.key):
-            if task["again"] or part.meta() is None:
+            if find_missing([part]):
                 pairs = read_piece(piece, self.corpus, self.languages, self.trees)
                 part.make(lambda folder: write_piece(folder, pairs, piece.files, self.rules, self.held_out))
         found = part.meta()
@@ -215,7 +213,7 @@ def _known_index(part: Part) -> dict[str, Any] | None:
         CheckReport.from_dict(index["report"] if index else {})
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    return index if part.remote or all(piece.meta() is not None for piece in pieces) else None
+    return index if part.remote or not find_missing(pieces) else None
 
 
 def _known_cuts(source: WholeFile, target: WholeFile) -> list[Cut]:

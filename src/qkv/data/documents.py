@@ -15,7 +15,7 @@ import numpy as np
 from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
-from qkv.data.store import Part
+from qkv.data.store import Part, find_missing
 from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
@@ -127,10 +127,11 @@ def make_document_shards(
         content = [files[number].suffixes, cached_digest(files[number]), piece.ranges]
         parts.append(Part(SHARDS, cache_key(["documents", *content, *how])))
     own = list(zip(parts, pieces, strict=True))[share]
+    absent = find_missing([part for part, _ in own], thorough)
     tasks = [
-        {"key": part.key, "files": piece.files, "ranges": piece.ranges, "size": piece.size, "again": thorough}
-        for part, (_, piece) in own
-        if (part.is_damaged() if thorough else part.meta() is None)
+        {"key": part.key, "files": piece.files, "ranges": piece.ranges, "size": piece.size}
+        for number, (part, (_, piece)) in enumerate(own)
+        if number in absent
     ]
     shared = {"tokenizer": save_tokenizer(tokenizer), "units": units, "whole": whole}
     work.run(DocumentTokeniser, shared, tasks, "tokenising", "documents")
@@ -158,7 +159,7 @@ class DocumentTokeniser:
         piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
         part = Part(SHARDS, task["key"])
         with lock_folder(cache_folder() / SHARDS / part.key):
-            if task["again"] or part.meta() is None:
+            if find_missing([part]):
                 part.make(lambda folder: self._write(folder, piece))
         found = part.meta()
         return {"items": found["counts"]["documents"] if found else 0}

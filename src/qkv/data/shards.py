@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from qkv.data.cache import cache_folder
-from qkv.data.store import Part
+from qkv.data.store import Part, find_missing
 from qkv.data.tokens import Texts, TokenTexts, map_file
 from qkv.text.tokenizer import Tokenizer
 
@@ -128,7 +128,7 @@ def known_shards(index: Part) -> list[dict[str, Any]] | None:
     found = index.meta()
     try:
         entries: list[dict[str, Any]] = found["shards"] if found else []
-        there = bool(entries) and (index.remote or all(Part(SHARDS, entry["key"]).meta() is not None for entry in entries))
+        there = bool(entries) and (index.remote or not find_missing([Part(SHARDS, entry["key"]) for entry in entries]))
     except (KeyError, TypeError):
         return None
     return entries if there else None

@@ -6,7 +6,7 @@ it is never changed, so that any number of machines may read and write the same 
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from qkv.data.cache import cache_folder
 from qkv.data.copies import copy_path, delete_copies, local_copy
 from qkv.data.tokens import file_fingerprint
 
+FEW = 16  # parts that are read each time
 META = "meta.json"  # the last file of most parts
 
 
@@ -89,3 +90,12 @@ class Part:
             path.replace(copy_path(url))
             delete_copies(copy_path(url))
         made.rmdir()
+
+
+def find_missing(parts: Sequence[Part], thorough: bool = False) -> set[int]:
+    """Return the numbers of the parts that are absent or damaged.
+
+    A few on this machine are read to find damage, many only if the work is `thorough`; else their sizes are compared.
+    """
+    thorough = thorough or (len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts)))
+    return {number for number, part in enumerate(parts) if (part.is_damaged() if thorough else part.meta() is None)}

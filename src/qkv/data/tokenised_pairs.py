@@ -13,7 +13,7 @@ from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.data.checked_pieces import PAIRS
 from qkv.data.corpora import CheckedCorpus, CheckedPiece, Tokenizers
 from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
-from qkv.data.store import Part
+from qkv.data.store import Part, find_missing
 from qkv.data.tokens import TokenPairs, chunks, write_texts
 from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
 from qkv.data.workers import Work
@@ -93,8 +93,8 @@ def make_shards(
     index = _index(corpus, tokenizers, how)
     fingerprints = [t.fingerprint() for t in tokenizers]
     parts = [Part(SHARDS, cache_key([piece.key, piece.drops_key, *fingerprints, *how.key()])) for piece in corpus.pieces]
-    own = list(zip(range(len(parts)), parts, strict=True))[share]
-    absent = {number for number, part in own if (part.is_damaged() if thorough else part.meta() is None)}
+    own = range(len(parts))[share]
+    absent = {own[number] for number in find_missing([parts[number] for number in own], thorough)}
     if how.annotator is None:
         names = [save_tokenizer(tokenizer) for tokenizer in tokenizers]
         shared = {
@@ -104,7 +104,7 @@ def make_shards(
             "how": [how.max_tokens, how.source_format, how.protect],
         }
         tasks = [
-            {"key": parts[n].key, "piece": piece, "size": piece.files[PAIRS][0], "again": thorough}
+            {"key": parts[n].key, "piece": piece, "size": piece.files[PAIRS][0]}
             for n, piece in enumerate(corpus.pieces)
             if n in absent
         ]
@@ -134,7 +134,7 @@ class PairTokeniser:
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
         part, piece = Part(SHARDS, task["key"]), CheckedPiece(*task["piece"])
         with lock_folder(cache_folder() / SHARDS / part.key):
-            if task["again"] or part.meta() is None:
+            if find_missing([part]):
                 write_shard(part, self.corpus, piece, self.tokenizers, self.how)
         return {"items": piece.rows}
 
