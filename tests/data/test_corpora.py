@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from qkv.data import corpora
-from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus, tokenise_corpus
+from qkv.data import corpora, tokenised_pairs
+from qkv.data.cache import cache_folder
+from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus
+from qkv.data.tokenised_pairs import PairFormat, tokenise_corpus
 from qkv.data.tokens import TokenPairs
 from qkv.data.trees import SourceFormat
+from qkv.data.workers import Work
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -29,7 +32,7 @@ def tokenizers() -> Tokenizers:
 
 
 def read(corpus: ParallelCorpusConfig, rules: CheckConfig | None = None, held_out: frozenset[int] = frozenset()) -> CheckedCorpus:
-    return check_corpus(corpus, rules or CheckConfig(), None, set(held_out), quiet=True)
+    return check_corpus(corpus, rules or CheckConfig(), None, set(held_out), Work())
 
 
 def texts(pairs: TokenPairs, tokenizers: Tokenizers) -> list[tuple[str, str]]:
@@ -38,7 +41,7 @@ def texts(pairs: TokenPairs, tokenizers: Tokenizers) -> list[tuple[str, str]]:
 
 
 def cached(kind: str) -> list[Path]:
-    return sorted((corpora.cache_folder() / kind).iterdir())
+    return sorted((cache_folder() / kind).iterdir())
 
 
 def test_checked_pairs_and_what_was_dropped(corpus: ParallelCorpusConfig) -> None:
@@ -49,7 +52,7 @@ def test_checked_pairs_and_what_was_dropped(corpus: ParallelCorpusConfig) -> Non
 
 def test_the_second_time_nothing_is_read(corpus: ParallelCorpusConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     first = read(corpus)
-    monkeypatch.setattr(corpora, "read_pairs", lambda *_: pytest.fail("the corpus was read again"))
+    monkeypatch.setattr(corpora, "read_piece", lambda *_: pytest.fail("the corpus was read again"))
     second = read(corpus.model_copy(update={"weight": 3.0}))  # a weight does not change what is in it
     assert list(second) == list(first)
     assert second.report.as_dict() == first.report.as_dict()
@@ -63,11 +66,11 @@ def test_other_content_or_rules_or_held_out_texts_are_read_anew(corpus: Parallel
     assert len({*keys, again.key}) == 4
 
 
-@pytest.mark.parametrize("name", ["report.json", "pairs.tsv"])
+@pytest.mark.parametrize("name", ["checked/*/index.json", "pieces/*/meta.json", "pieces/*/pairs.tsv"])
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"a b\tx y\n", None])
 def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: str, content: bytes | None) -> None:
-    first = read(corpus)
-    path = first.pairs.parent / name
+    read(corpus)
+    [path] = cache_folder().glob(name)
     path.unlink() if content is None else path.write_bytes(content)
     second = read(corpus)
     assert list(second) == [LINES[0], LINES[1], LINES[3]]
@@ -77,11 +80,11 @@ def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: 
 def test_tokens_are_those_of_the_text_and_are_kept(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs, too_long = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    pairs, too_long, *_ = tokenise_corpus(read(corpus), tokenizers, PairFormat(20), Work())
     assert texts(pairs, tokenizers) == [LINES[0], LINES[1], LINES[3]]
     assert too_long == 0
-    monkeypatch.setattr(corpora, "_encode", lambda *_: pytest.fail("tokenised again"))
-    again, _ = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
+    monkeypatch.setattr(tokenised_pairs, "encode_pairs", lambda *_: pytest.fail("tokenised again"))
+    again = tokenise_corpus(read(corpus), tokenizers, PairFormat(20), Work()).pairs
     assert texts(again, tokenizers) == texts(pairs, tokenizers)
 
 
@@ -90,7 +93,7 @@ def test_pairs_too_long_are_counted_with_the_end_of_the_target(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, most: int, kept: int
 ) -> None:
     for _ in range(2):  # the count is remembered too
-        pairs, too_long = tokenise_corpus(read(corpus), tokenizers, max_tokens=most, quiet=True)
+        pairs, too_long, *_ = tokenise_corpus(read(corpus), tokenizers, PairFormat(most), Work())
         assert (len(pairs), too_long) == (kept, 3 - kept)
 
 
@@ -98,8 +101,8 @@ def test_pairs_too_long_are_counted_with_the_end_of_the_target(
 def test_sources_have_their_frame_whatever_was_made_before(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, source_format: SourceFormat
 ) -> None:
-    plain, _ = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
-    pairs, _ = tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True, source_format=source_format)
+    plain = tokenise_corpus(read(corpus), tokenizers, PairFormat(20), Work()).pairs
+    pairs = tokenise_corpus(read(corpus), tokenizers, PairFormat(20, source_format), Work()).pairs
     before, after = [tokenizers.source.bos] * source_format.bos, [tokenizers.source.eos] * source_format.eos
     for number in range(3):
         assert pairs.source[number].tolist() == [*before, *plain.source[number].tolist(), *after]
@@ -108,21 +111,20 @@ def test_sources_have_their_frame_whatever_was_made_before(
 
 def test_another_tokenizer_has_its_own_tokens(corpus: ParallelCorpusConfig, tokenizers: Tokenizers) -> None:
     other = train_tokenizer(TokenizerConfig(kind="characters"), ["abcd xyz"])
-    tokenise_corpus(read(corpus), tokenizers, max_tokens=20, quiet=True)
-    pairs, _ = tokenise_corpus(read(corpus), Tokenizers(other, other), max_tokens=20, quiet=True)
+    tokenise_corpus(read(corpus), tokenizers, PairFormat(20), Work())
+    pairs = tokenise_corpus(read(corpus), Tokenizers(other, other), PairFormat(20), Work()).pairs
     assert texts(pairs, Tokenizers(other, other)) == [LINES[0], LINES[1], LINES[3]]
-    assert len(cached("tokens")) == 2
+    assert len(cached("shards")) == 2
 
 
-@pytest.mark.parametrize("name", ["source.ids", "target.ends", "meta.json"])
+@pytest.mark.parametrize("name", ["shards/*/source.ids", "shards/*/target.ends", "shards/*/meta.json", "tokens/*/index.json"])
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", None])
 def test_damaged_tokens_are_made_again(
     corpus: ParallelCorpusConfig, tokenizers: Tokenizers, name: str, content: bytes | None
 ) -> None:
-    tokenise_corpus(read(corpus), tokenizers, max_tokens=7, quiet=True)
-    [folder] = cached("tokens")
-    path = folder / name
+    tokenise_corpus(read(corpus), tokenizers, PairFormat(7), Work())
+    [path] = cache_folder().glob(name)
     path.unlink() if content is None else path.write_bytes(content)
-    pairs, too_long = tokenise_corpus(read(corpus), tokenizers, max_tokens=7, quiet=True)
+    pairs, too_long, *_ = tokenise_corpus(read(corpus), tokenizers, PairFormat(7), Work())
     assert texts(pairs, tokenizers) == [LINES[0], LINES[1]]
     assert too_long == 1

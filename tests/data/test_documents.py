@@ -11,6 +11,7 @@ import pytest
 from qkv.data import documents
 from qkv.data.documents import Documents, tokenise_documents
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
+from qkv.data.workers import Work
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 TEXT = "The first one. It has two sentences!\n\nThe second.\nOn two lines.\n\n\nThe third has only one.\n"
@@ -27,33 +28,33 @@ def texts(found: Documents, tokenizer: Tokenizer) -> list[list[str]]:
 
 def test_what_was_read_comes_back_and_is_made_once(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
-    found, counts = tokenise_documents([tmp_path / "a.txt"], tokenizer, quiet=True)
+    found, counts = tokenise_documents([tmp_path / "a.txt"], tokenizer, Work())
     wanted = [["The first one.", "It has two sentences!"], ["The second.", "On two lines."], ["The third has only one."]]
     assert texts(found, tokenizer) == wanted
     assert (counts.documents, counts.sentences) == (3, 5)
-    monkeypatch.setattr(documents, "read_documents", lambda *_: pytest.fail("read again"))
-    again, known = tokenise_documents([tmp_path / "a.txt"], tokenizer, quiet=True)
+    monkeypatch.setattr(documents, "read_file", lambda *_: pytest.fail("read again"))
+    again, known = tokenise_documents([tmp_path / "a.txt"], tokenizer, Work())
     assert texts(again, tokenizer) == wanted and known == counts
 
 
 def test_another_text_or_tokenizer_is_another_entry(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = tmp_path / "a.txt"
     path.write_text("One.\n")
-    assert len(tokenise_documents([path], tokenizer, quiet=True)[0]) == 1
+    assert len(tokenise_documents([path], tokenizer, Work())[0]) == 1
     path.write_text("The one.\n\nAnd another document.\n")
-    assert len(tokenise_documents([path], tokenizer, quiet=True)[0]) == 2
+    assert len(tokenise_documents([path], tokenizer, Work())[0]) == 2
     letters = train_tokenizer(TokenizerConfig(kind="characters"), ["The one. And another document"])
-    found, _ = tokenise_documents([path], letters, quiet=True)
+    found, _ = tokenise_documents([path], letters, Work())
     assert texts(found, letters) == [["The one."], ["And another document."]]
 
 
 def test_a_damaged_entry_is_made_again(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = tmp_path / "a.txt"
     path.write_text(TEXT)
-    tokenise_documents([path], tokenizer, quiet=True)
-    (ids,) = (tmp_path / "cache" / "tokens").glob("*/tokens.ids")
+    tokenise_documents([path], tokenizer, Work())
+    (ids,) = (tmp_path / "cache" / "shards").glob("*/tokens.ids")
     ids.write_bytes(ids.read_bytes()[:-2])
-    found, _ = tokenise_documents([path], tokenizer, quiet=True)
+    found, _ = tokenise_documents([path], tokenizer, Work())
     assert texts(found, tokenizer)[2] == ["The third has only one."]
 
 
@@ -67,7 +68,7 @@ def test_marks_come_with_the_tokens(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("The Bank of England. It fell!\n\n他说过。\n", encoding="utf-8")
     letters = train_tokenizer(TokenizerConfig(kind="characters", lowercase=True), ["the bank of england it fell! 他说过。"])
-    found, _ = tokenise_documents([path], letters, quiet=True)
+    found, _ = tokenise_documents([path], letters, Work())
     spelled = letters.pieces(found.tokens[0])
     assert (
         "".join(p for p, mark in zip(spelled, found.flags[0], strict=True) if mark & CAPITAL and p != "▁") == "thebankenglandit"
@@ -80,7 +81,7 @@ def test_spans_make_units(tmp_path: Path) -> None:
     text = "The Bank of England. It fell."
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "spans": [[4, 19]]}))
     tokenizer = train_tokenizer(TokenizerConfig(kind="wordpiece"), [text])
-    found, _ = tokenise_documents([tmp_path / "a.jsonl"], tokenizer, quiet=True)
+    found, _ = tokenise_documents([tmp_path / "a.jsonl"], tokenizer, Work())
     assert pieces(found, tokenizer, BEGINS_WORD) == ["The", "Bank", "of", "England", ".", "It", "fell", "."]
     assert pieces(found, tokenizer, BEGINS_UNIT) == ["The", "Bank", ".", "It", "fell", "."]
     assert pieces(found, tokenizer, CAPITAL) == ["The", "Bank", "England", "It"]
@@ -91,8 +92,8 @@ def test_other_units_are_another_entry(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "a.txt"
     path.write_text("银行工作", encoding="utf-8")
     letters = train_tokenizer(TokenizerConfig(kind="characters"), ["银行工作"])
-    assert pieces(tokenise_documents([path], letters, quiet=True)[0], letters, BEGINS_UNIT) == list("银行工作")
-    assert pieces(tokenise_documents([path], letters, quiet=True, units="jieba")[0], letters, BEGINS_UNIT) == list("银工")
+    assert pieces(tokenise_documents([path], letters, Work())[0], letters, BEGINS_UNIT) == list("银行工作")
+    assert pieces(tokenise_documents([path], letters, Work(), units="jieba")[0], letters, BEGINS_UNIT) == list("银工")
 
 
 def test_long_documents_are_kept_in_parts(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,7 @@ def test_long_documents_are_kept_in_parts(tmp_path: Path, tokenizer: Tokenizer, 
     monkeypatch.setattr(documents, "CHUNK", 30)
     path = tmp_path / "a.txt"
     path.write_text(TEXT.replace("\n\n", "\n") + "\nThe first one. It " + 9 * "has " + "\n")
-    found, _ = tokenise_documents([path], tokenizer, quiet=True)
+    found, _ = tokenise_documents([path], tokenizer, Work())
     wanted = [["The first one.", "It has two sentences!"], ["The second.", "On two lines."], ["The third has only one."]]
     assert texts(found, tokenizer) == [*wanted, ["The first one."], [" ".join(["It", *9 * ["has"]])]]
     assert found.flags.ends.tolist() == found.tokens.ends.tolist()
@@ -113,7 +114,7 @@ def test_what_was_read_in_parts_is_one_document(tmp_path: Path, tokenizer: Token
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(TEXT.replace("\n\n", "\n", 1))
     for _ in ("made", "from the cache"):
-        found, counts = tokenise_documents([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, quiet=True)
+        found, counts = tokenise_documents([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, Work())
         assert found.document.tolist() == [0, 0, 1, 2, 2, 3] and counts.documents == 4
 
 
@@ -122,12 +123,12 @@ def test_documents_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=270), TEXT.splitlines())
     text = "one two\n three\tone. two one three two\n\nthree"
     (tmp_path / "a.txt").write_text(text)
-    found, counts = tokenise_documents([tmp_path / "a.txt"], tokenizer, quiet=True, whole=True)
+    found, counts = tokenise_documents([tmp_path / "a.txt"], tokenizer, Work(), whole=True)
     assert counts.documents == 2 and not found.flags.ids.any() and max(found.tokens.lengths(np.arange(len(found)))) == 6
     for number, document in enumerate(text.split("\n\n")):
         parts = np.flatnonzero(found.document == number)
         assert np.concatenate([found.tokens[part] for part in parts]).tolist() == tokenizer.encode(document)
         assert found.first[parts].tolist() == [True] + [False] * (len(parts) - 1)
         assert found.last[parts].tolist() == [False] * (len(parts) - 1) + [True]
-    marked, _ = tokenise_documents([tmp_path / "a.txt"], tokenizer, quiet=True)
+    marked, _ = tokenise_documents([tmp_path / "a.txt"], tokenizer, Work())
     assert len(marked.sentences.ids) > 2  # another cache: these are in sentences

@@ -6,46 +6,57 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qkv.base.errors import DataError
+from qkv.base.errors import StorageError
 from qkv.data import tokens
-from qkv.data.tokens import TokenPairs, TokenTexts, chunks, exchange_sources, open_texts, token_texts, write_texts
+from qkv.data.shards import SHARDS, Shards
+from qkv.data.store import Part
+from qkv.data.tokens import Texts, TokenPairs, chunks, exchange_sources, token_texts, write_texts
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path))
 
 
 def write_pairs(folder: Path, pairs: Iterable[tuple[list[int], list[int]]], vocabularies: tuple[int, int]) -> None:
-    write_texts(folder, pairs, dict(zip(("source", "target"), vocabularies, strict=True)))
+    columns = dict(zip(("source", "target"), vocabularies, strict=True))
+    Part(SHARDS, folder.name).make(lambda aside: write_texts(aside, pairs, columns))
 
 
 def open_pairs(folder: Path) -> TokenPairs:
-    return TokenPairs(**open_texts(folder))
+    meta = Part(SHARDS, folder.name).meta()
+    if meta is None:
+        raise StorageError("no shard")
+    return TokenPairs(**Shards([{"key": folder.name, **meta}]).columns())
 
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]
 
 
-def lists(texts: TokenTexts) -> list[list[int]]:
+def lists(texts: Texts) -> list[list[int]]:
     return [texts[i].tolist() for i in range(len(texts))]
 
 
 @pytest.mark.parametrize("vocabularies", [(1 << 16, 100), (1 << 16, 1 << 20), (1 << 20, 1 << 16)])
 def test_what_was_written_comes_back(tmp_path: Path, vocabularies: tuple[int, int]) -> None:
-    write_pairs(tmp_path / "cache", iter(PAIRS), vocabularies)
-    pairs = open_pairs(tmp_path / "cache")
+    write_pairs(tmp_path / "shards" / "cache", iter(PAIRS), vocabularies)
+    pairs = open_pairs(tmp_path / "shards" / "cache")
     assert len(pairs) == 4
     assert lists(pairs.source) == [source for source, _ in PAIRS]
     assert lists(pairs.target) == [target for _, target in PAIRS]
     wide = [2 if vocabulary <= 1 << 16 else 4 for vocabulary in vocabularies]
-    assert [pairs.source.ids.dtype.itemsize, pairs.target.ids.dtype.itemsize] == wide
+    assert [pairs.source[0].dtype.itemsize, pairs.target[0].dtype.itemsize] == wide
 
 
 def test_ids_beyond_16_bits_survive(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "cache", [([70_000, 1 << 19], [65_536])], (1 << 20, 65_537))
-    pairs = open_pairs(tmp_path / "cache")
+    write_pairs(tmp_path / "shards" / "cache", [([70_000, 1 << 19], [65_536])], (1 << 20, 65_537))
+    pairs = open_pairs(tmp_path / "shards" / "cache")
     assert (lists(pairs.source), lists(pairs.target)) == ([[70_000, 1 << 19]], [[65_536]])
 
 
 def test_no_pairs_survive_too(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "cache", [], (10, 10))
-    assert len(open_pairs(tmp_path / "cache")) == 0
+    write_pairs(tmp_path / "shards" / "cache", [], (10, 10))
+    assert len(open_pairs(tmp_path / "shards" / "cache")) == 0
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
@@ -54,8 +65,8 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
         raise ValueError("bad text")
 
     with pytest.raises(ValueError, match="bad text"):
-        write_pairs(tmp_path / "cache", pairs(), (10, 10))  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
+        write_pairs(tmp_path / "shards" / "cache", pairs(), (10, 10))  # type: ignore[arg-type]
+    assert list((tmp_path / "shards").iterdir()) == []
 
 
 def flip(path: Path) -> None:
@@ -77,40 +88,40 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("name", ["source.ids", "source.ends", "target.ids", "target.ends"])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_cache_is_refused(tmp_path: Path, name: str, damage: str) -> None:
-    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
-    DAMAGE[damage](tmp_path / "cache" / name)
-    with pytest.raises(DataError):
-        open_pairs(tmp_path / "cache")
+    write_pairs(tmp_path / "shards" / "cache", PAIRS, (1 << 16, 100))
+    DAMAGE[damage](tmp_path / "shards" / "cache" / name)
+    with pytest.raises(StorageError):
+        open_pairs(tmp_path / "shards" / "cache")
 
 
 @pytest.mark.parametrize("position", [0, 15, -16, -1])
 def test_damage_at_either_end_of_a_large_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int) -> None:
     monkeypatch.setattr(tokens, "_EDGE", 16)
-    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
-    path = tmp_path / "cache" / "source.ids"
+    write_pairs(tmp_path / "shards" / "cache", PAIRS, (1 << 16, 100))
+    path = tmp_path / "shards" / "cache" / "source.ids"
     content = bytearray(path.read_bytes())
     content[position] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DataError):
-        open_pairs(tmp_path / "cache")
+    with pytest.raises(StorageError):
+        open_pairs(tmp_path / "shards" / "cache")
 
 
 @pytest.mark.parametrize("meta", ["", "{", "null", "[]", "{}", '{"files": {}}', '{"files": [], "kinds": {}}', "\0" * 50])
 def test_a_damaged_description_is_refused(tmp_path: Path, meta: str) -> None:
-    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 100))
-    (tmp_path / "cache" / "meta.json").write_text(meta)
-    with pytest.raises(DataError):
-        open_pairs(tmp_path / "cache")
+    write_pairs(tmp_path / "shards" / "cache", PAIRS, (1 << 16, 100))
+    (tmp_path / "shards" / "cache" / "meta.json").write_text(meta)
+    with pytest.raises(StorageError):
+        open_pairs(tmp_path / "shards" / "cache")
 
 
 def test_swapped_sides_are_refused(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "cache", PAIRS, (1 << 16, 1 << 16))
-    one, two = (tmp_path / "cache" / name for name in ("source.ids", "target.ids"))
+    write_pairs(tmp_path / "shards" / "cache", PAIRS, (1 << 16, 1 << 16))
+    one, two = (tmp_path / "shards" / "cache" / name for name in ("source.ids", "target.ids"))
     one.rename(tmp_path / "aside")
     two.rename(one)
     (tmp_path / "aside").rename(two)
-    with pytest.raises(DataError):
-        open_pairs(tmp_path / "cache")
+    with pytest.raises(StorageError):
+        open_pairs(tmp_path / "shards" / "cache")
 
 
 def test_texts_in_memory_are_the_same_texts() -> None:

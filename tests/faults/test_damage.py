@@ -86,7 +86,7 @@ def test_a_damaged_older_checkpoint_is_not_averaged(commands: Commands, whole: U
     assert weights(run) == whole.weights  # what was there stays
 
 
-@pytest.mark.parametrize("pattern", ["tokens/*/source.ids", "tokens/*/target.ends", "tokens/*/meta.json"])
+@pytest.mark.parametrize("pattern", ["shards/*/source.ids", "shards/*/target.ends", "shards/*/meta.json"])
 @pytest.mark.parametrize("harm", [cut, lambda path: flip(path, 0), Path.unlink], ids=["cut", "flipped", "missing"])
 def test_a_damaged_cache_of_tokens_is_made_again(
     commands: Commands, whole: UninterruptedRun, tmp_path: Path, pattern: str, harm: object
@@ -103,14 +103,14 @@ def test_a_damaged_cache_of_tokens_is_made_again(
     assert metrics.partition('"learning_rate"')[0] == (whole.run / "metrics.jsonl").read_text().partition('"learning_rate"')[0]
 
 
-@pytest.mark.parametrize("name", ["pairs.tsv", "report.json"])
+@pytest.mark.parametrize("name", ["pieces/*/pairs.tsv", "checked/*/index.json"])
 @pytest.mark.parametrize("harm", [cut, lambda path: flip(path, 0), Path.unlink], ids=["cut", "flipped", "missing"])
 def test_a_damaged_cache_of_checked_text_is_made_again(
     commands: Commands, whole: UninterruptedRun, tmp_path: Path, name: str, harm: object
 ) -> None:
     cache = Path(shutil.copytree(whole.cache, tmp_path / "cache"))
     shutil.rmtree(cache / "tokens")  # so that the text is needed
-    files = list(cache.glob(f"checked/*/{name}"))
+    files = list(cache.glob(name))
     assert len(files) == 3  # train, dev, test
     for path in files:
         harm(path)  # type: ignore[operator]

@@ -11,7 +11,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import qkv
 from qkv.base.errors import ConfigError
-from qkv.data.corpora import Tokenizers, check_corpus, count_sources, tokenise_corpus
+from qkv.data.corpora import Tokenizers, check_corpus, count_sources
+from qkv.data.tokenised_pairs import PairFormat, tokenise_corpus
+from qkv.data.workers import Work
 from qkv.jobs.prepared_pairs import prepare
 from qkv.recipes import load_recipe
 from qkv.text.check import CheckConfig
@@ -54,9 +56,12 @@ def test_spans_are_sentinels_on_both_sides(values: dict[str, Any], tmp_path: Pat
 
 
 def test_token_files_with_and_without_sentinels_are_different(values: dict[str, Any], tmp_path: Path) -> None:
-    corpus = check_corpus(ParallelCorpusConfig(pairs=str(tmp_path / "train.tsv")), CheckConfig(), None, set(), quiet=True)
+    corpus = check_corpus(ParallelCorpusConfig(pairs=str(tmp_path / "train.tsv")), CheckConfig(), None, set(), Work())
     tokenizer = train_tokenizer(TokenizerConfig(vocab=300, sentinels=2), [line for pair in corpus for line in pair])
-    both = [tokenise_corpus(corpus, Tokenizers(tokenizer, tokenizer), 50, quiet=True, protect=on)[0] for on in (False, True)]
+    both = [
+        tokenise_corpus(corpus, Tokenizers(tokenizer, tokenizer), PairFormat(50, protect=on), Work()).pairs
+        for on in (False, True)
+    ]
     texts = [pairs.source[36].tolist() for pairs in both]
     assert [tokenizer.sentinels[0] in ids for ids in texts] == [False, True]
     assert tokenizer.decode(texts[0]) == "sun {x} rain"
@@ -65,7 +70,7 @@ def test_token_files_with_and_without_sentinels_are_different(values: dict[str, 
 
 def test_sources_without_letters_are_counted(tmp_path: Path) -> None:
     (tmp_path / "numbers.tsv").write_text("4 2\tfour two\n%d %%\tper %d\none 7\tI VII\n%s one\t%s I\n")
-    corpus = check_corpus(ParallelCorpusConfig(pairs=str(tmp_path / "numbers.tsv")), CheckConfig(), None, set(), quiet=True)
+    corpus = check_corpus(ParallelCorpusConfig(pairs=str(tmp_path / "numbers.tsv")), CheckConfig(), None, set(), Work())
     assert count_sources([corpus]).without_letters == pytest.approx(2 / 4)
 
 

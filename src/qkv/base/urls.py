@@ -35,7 +35,7 @@ class ObjectInfo(NamedTuple):
     """Size and identity of a file or an object."""
 
     size: int | None  # None where a server does not say
-    tag: str  # changes with the content: an etag, or a hash of a local file
+    tag: str  # changes with the content: an etag, or a hash of a local file; "" where a server does not say
 
 
 def is_url(location: Location) -> bool:
@@ -53,10 +53,10 @@ def file_name(location: Location) -> str:
     return re.sub(r"[?#].*", "", str(location)).rstrip("/").rpartition("/")[2] if is_url(location) else Path(location).name
 
 
-def open_binary(location: Location) -> BinaryIO:
-    """Open a file for reading bytes, with seeking; a URL is read by ranges."""
+def open_binary(location: Location, block: int | None = None) -> BinaryIO:
+    """Open a file for reading bytes, with seeking; a URL is read by ranges of `block` bytes."""
     if is_url(location):
-        return io.BufferedReader(_RemoteFile(str(location)), BLOCK)
+        return io.BufferedReader(_RemoteFile(str(location)), block or BLOCK)
     try:
         return Path(location).open("rb")
     except OSError as error:
@@ -212,7 +212,7 @@ def _fresh_info(system: Any, path: str) -> dict[str, Any]:
 def _object_info(found: dict[str, Any]) -> ObjectInfo:
     names = ("ETag", "etag", "md5Hash", "crc32c", "LastModified", "mtime", "created")
     tag = next((str(found[name]) for name in names if found.get(name)), "")
-    return ObjectInfo(found.get("size"), f"{tag.strip(chr(34))}-{found.get('size')}")
+    return ObjectInfo(found.get("size"), f"{tag.strip(chr(34))}-{found.get('size')}" if tag else "")
 
 
 def _request(url: str, ask: Callable[[Any, str], T]) -> T:

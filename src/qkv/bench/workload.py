@@ -158,10 +158,11 @@ def length_batches(pairs: TokenPairs, tokens: int, count: int, seed: int) -> lis
 def write_job(folder: Path, pairs: TokenPairs, batches: list[np.ndarray], **facts: Any) -> None:
     """Write the workers' files: numbers in one, token ids in another, so that peers do not need qkv."""
     _write_facts(folder, **facts, smoothing=SMOOTHING)
+    index = np.arange(len(pairs))
     np.savez(
         folder / PAIRS,
-        source=pairs.source.ids, source_ends=pairs.source.ends,
-        target=pairs.target.ids, target_ends=pairs.target.ends,
+        source=pairs.source.gather(index), source_ends=np.cumsum(pairs.source.lengths(index)),
+        target=pairs.target.gather(index), target_ends=np.cumsum(pairs.target.lengths(index)),
         batches=np.concatenate(batches) if batches else np.zeros(0, np.int64),
         batch_ends=np.cumsum([len(b) for b in batches], dtype=np.int64),
     )  # fmt: skip

@@ -15,6 +15,7 @@ from qkv.cli.info import info_command, recipes_command
 from qkv.cli.look import look_command
 from qkv.cli.merge import merge_command
 from qkv.cli.predict import predict_command
+from qkv.cli.prepare import prepare_command
 from qkv.cli.score import score_command
 from qkv.cli.serve import serve_command
 from qkv.cli.shrink import shrink_command
@@ -33,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train", rich_help_panel=TRAIN)(train_command)
+app.command("prepare", rich_help_panel=TRAIN)(prepare_command)
 app.command("distil", rich_help_panel=TRAIN)(distil_command)
 app.command("backtranslate", rich_help_panel=TRAIN)(backtranslate_command)
 app.command("merge", rich_help_panel=TRAIN)(merge_command)

@@ -11,13 +11,13 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.cli.batch import BatchOptions, Column, On, WorkerCount, run_batch_command
 from qkv.cli.lines import input_lines
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 CHUNK = 4096  # lines read at once
 
 
 def embed_command(
-    run: Annotated[Path, typer.Argument(help="Folder of an encoder's or a GPT's run.")],
+    run: Annotated[Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of an encoder's or a GPT's run.")],
     files: Annotated[
         list[str],
         typer.Argument(

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from qkv.base.config import parse, with_settings
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 if TYPE_CHECKING:
     from qkv.inference.evaluation import Evaluation
@@ -46,7 +46,7 @@ class EvaluateOptions(NamedTuple):
 
 
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    run: Annotated[Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a run.")],
     data: Annotated[
         str | None,
         typer.Option(help="File of sentence pairs, examples or text; by default the recipe's test set, or its dev set."),

@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 
 def fill_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a pretrained encoder's run, or of a T5's.")],
+    run: Annotated[
+        Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a pretrained encoder's run, or of a T5's.")
+    ],
     text: Annotated[str, typer.Argument(help='Text with [MASK] in it, such as "Paris is the [MASK] of France."')],
     top: Annotated[int, typer.Option(min=1, help="Predictions printed for each [MASK].")] = 5,
     device: Device = "auto",

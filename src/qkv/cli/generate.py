@@ -9,11 +9,13 @@ import typer
 from qkv.base.errors import ConfigError
 from qkv.cli.batch import BatchOptions, Column, On, WorkerCount, run_batch_command
 from qkv.cli.lines import input_lines
-from qkv.cli.options import Decoding, Device
+from qkv.cli.options import Decoding, Device, run_folder
 
 
 def generate_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a GPT's run, trained here or imported.")],
+    run: Annotated[
+        Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a GPT's run, trained here or imported.")
+    ],
     texts: Annotated[
         list[str] | None,
         typer.Argument(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 if TYPE_CHECKING:
     from qkv.lens.view import AttentionView
@@ -15,7 +15,7 @@ SHOWN = 3  # heads printed per pattern
 
 
 def look_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run of any model with attention.")],
+    run: Annotated[Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a run of any model with attention.")],
     text: Annotated[
         str,
         typer.Argument(

@@ -1,8 +1,16 @@
 """Options that several commands share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Decoding = Annotated[list[str] | None, typer.Option("--set", help="Any key of the recipe's decoding section: key=value.")]
+
+
+def run_folder(value: str) -> Path:
+    """Return the folder of a run; one at a URL is copied into the cache first."""
+    from qkv.data.copies import local_folder
+
+    return local_folder(value)

@@ -9,11 +9,11 @@ from qkv.base.config import with_settings
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
 from qkv.cli.batch import BatchOptions, On, WorkerCount, run_batch_command
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a fine-tuned encoder's run.")],
+    run: Annotated[Path, typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a fine-tuned encoder's run.")],
     files: Annotated[
         list[str],
         typer.Argument(

@@ -10,7 +10,7 @@ import typer
 from qkv.base.errors import ConfigError
 from qkv.cli.batch import BatchOptions, Column, On, WorkerCount, run_batch_command
 from qkv.cli.lines import input_lines
-from qkv.cli.options import Decoding, Device
+from qkv.cli.options import Decoding, Device, run_folder
 from qkv.cli.translate_documents import is_for_files, refuse_with_files, refuse_with_shards, translate_documents
 from qkv.cli.translate_lines import translate_lines
 from qkv.text.pair import as_side_names
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def translate_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a translator's run, or one that `qkv export` wrote.")],
+    run: Annotated[
+        Path,
+        typer.Argument(parser=run_folder, metavar="RUN", help="Folder of a translator's run, or one that `qkv export` wrote."),
+    ],
     inputs: Annotated[
         list[str] | None,
         typer.Argument(

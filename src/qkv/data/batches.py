@@ -8,7 +8,8 @@ With `one_text_per_row`, for models that mix neighbours, every text has its own 
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +20,7 @@ from qkv.base.rows import Rows, map_tensors, move_rows
 from qkv.base.seeds import rng_at
 from qkv.data.order import Order
 from qkv.data.packing import pack
-from qkv.data.tokens import TokenPairs, TokenTexts
+from qkv.data.tokens import Texts, TokenPairs
 
 POOL = 1 << 16  # pairs packed together
 MULTIPLE = 8  # rows with one text each have a width that is a multiple of it, so that there are few shapes
@@ -78,12 +79,15 @@ class Batches:
         eos: int,
         fixed: bool = False,
         one_text_per_row: bool = False,
+        window: int | None = None,
+        shards: Sequence[Sequence[int]] | None = None,
     ):
+        """`window` bounds how far pairs are shuffled, see data/order.py; `shards` are the sizes of each corpus's shards."""
         self.corpora = corpora
         # Batches of the same widths have the same number of rows, so that one recorded update (a CUDA graph) takes them all.
         self.fixed = fixed
         self.one_text_per_row = one_text_per_row  # rows are then as wide as the longest text of their batch
-        self.order = Order([len(c) for c in corpora], weights, seed)
+        self.order = Order([len(c) for c in corpora], weights, seed, window, shards)
         self.seed = seed
         self.tokens = tokens
         self.widths = widths
@@ -93,17 +97,17 @@ class Batches:
         return -(-len(self.order) // self.pool_size)
 
     def starting(self, at: Position) -> Iterator[Batch]:
-        """Yield batches from a position on, without end."""
+        """Yield batches from a position on, without end; the next pool is packed, and its shards fetched, while one is dealt."""
         epoch, pool, batch, _ = at
-        while True:
+        with ThreadPoolExecutor(1) as worker:
             packed = self._pack(epoch, pool)
-            while batch < len(packed.batches):
-                after = Position(epoch, pool, batch + 1)
-                yield self._assemble(packed, batch, after)
-                batch += 1
-            batch, pool = 0, pool + 1
-            if pool >= self.pools():
-                epoch, pool = epoch + 1, 0
+            while True:
+                following = (epoch, pool + 1) if pool + 1 < self.pools() else (epoch + 1, 0)
+                coming = worker.submit(self._pack, *following)
+                while batch < len(packed.batches):
+                    yield self._assemble(packed, batch, Position(epoch, pool, batch + 1))
+                    batch += 1
+                (epoch, pool), batch, packed = following, 0, coming.result()
 
     def _pack(self, epoch: int, pool: int) -> "_Pool":
         """Pack one pool of pairs into rows and deal them into batches, in random order."""
@@ -114,6 +118,7 @@ class Batches:
             here = corpus == number
             source[here] = texts.source.lengths(pair[here])
             target[here] = texts.target.lengths(pair[here])
+            texts.fetch(pair[here])
         rng = rng_at(self.seed, "rows", epoch, pool)
         if self.one_text_per_row:
             batches = _shuffled(batch_by_length(source, target + 1, self.tokens), rng)  # targets have an eos too
@@ -191,14 +196,12 @@ def _rounded(lengths: np.ndarray) -> np.ndarray:
     return np.maximum(-(-lengths // MULTIPLE), 1) * MULTIPLE
 
 
-def _gather(texts: list[TokenTexts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _gather(texts: list[Texts], corpus: np.ndarray, pair: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Concatenate the token ids of many texts, without a Python step for each."""
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    ids = np.empty(len(within), dtype=np.int64)
+    ids = np.empty(lengths.sum(), dtype=np.int64)
     for number, tokens in enumerate(texts):
-        here = np.repeat(corpus == number, lengths)
         chosen = corpus == number
-        ids[here] = tokens.ids[np.repeat(tokens.starts(pair[chosen]), lengths[chosen]) + within[here]]
+        ids[np.repeat(chosen, lengths)] = tokens.spans(tokens.starts(pair[chosen]), lengths[chosen])
     return ids
 
 
@@ -305,6 +308,6 @@ def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], T], depth: int
         thread.join(timeout=5)
 
 
-def max_length(texts: TokenTexts) -> int:
+def max_length(texts: Texts) -> int:
     """Return the number of tokens in the longest text."""
-    return int(np.diff(texts.ends, prepend=0).max(initial=0))
+    return int(texts.lengths(np.arange(len(texts))).max(initial=0))

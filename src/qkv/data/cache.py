@@ -15,14 +15,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import PARTIAL, atomic_file, digest, write_error
+from qkv.base.urls import find_info, is_url
+from qkv.text.input_files import UrlFile, WholeFile
 
 VERSION = 2  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache: QKV_CACHE, or the user's cache folder."""
-    home = os.environ.get("QKV_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    return Path(home)
+    """Return the folder of the cache on this machine: QKV_CACHE, unless that is a URL, or the user's cache folder."""
+    given = os.environ.get("QKV_CACHE", "")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
+    return home if is_url(given) or not given else Path(given)
 
 
 @contextlib.contextmanager
@@ -46,16 +49,27 @@ def cache_key(parts: list[Any]) -> str:
     return blake2b(json.dumps([VERSION, *parts], sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def cached_digest(path: Path) -> str:
-    """Return the digest of a file, cached while its size and date stay the same, so that large corpora start at once."""
+def cached_digest(path: WholeFile) -> str:
+    """Return the digest of a file, cached while its size and date stay the same, so that large corpora start at once.
+
+    A remote file has the tag of its content that its server keeps; reading it all would take too long.
+    """
+    if isinstance(path, UrlFile):
+        if tag := find_info(path.location).tag:
+            return tag
+        found = blake2b(digest_size=16)
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+        return found.hexdigest()
     stat = path.stat()
     note = cache_folder() / "digests" / cache_key([str(path.resolve()), stat.st_size, stat.st_mtime_ns])
     if note.exists() and re.fullmatch(rb"[0-9a-f]{32}", known := note.read_bytes()):
         return known.decode()
-    found = digest(path)
+    known_digest = digest(path)
     with atomic_file(note) as aside:
-        aside.write_text(found)
-    return found
+        aside.write_text(known_digest)
+    return known_digest
 
 
 @contextlib.contextmanager

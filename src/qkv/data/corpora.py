@@ -1,31 +1,38 @@
-"""From files to tokenised pairs; checked text and token ids stay in a cache that is keyed by content."""
+"""From files to checked pairs: pieces of a corpus are checked one by one, then duplicates are dropped over all of them.
+
+All is kept in the cache (data/store.py): `pieces/` has checked pieces, `checked/` the index of each corpus with the rows that
+are dropped.
+"""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from qkv.base.errors import DataError
-from qkv.base.files import atomic_folder
-from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, progress_bar
-from qkv.data.tokens import META, TokenPairs, chunks, file_fingerprint, open_texts, write_texts
-from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
-from qkv.text.annotated_terms import TermAnnotator, annotate
-from qkv.text.check import CheckConfig, CheckReport, check_pairs
+import numpy as np
+
+from qkv.base.files import atomic_file
+from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
+from qkv.data.checked_pieces import PAIRS, PIECES, write_piece
+from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
+from qkv.data.shards import INDEX
+from qkv.data.store import Part, find_missing
+from qkv.data.workers import Work
+from qkv.text.check import CheckConfig, CheckReport
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
-from qkv.text.protected_text import PATTERNS, compile_patterns, find_spans, has_letters, outside_spans
+from qkv.text.input_files import WholeFile
+from qkv.text.pieces import CorpusPiece, Cut, cut_aligned, cut_corpus, read_piece
+from qkv.text.protected_text import compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.sentences import split_sentences
-from qkv.text.sentinels import encode_pieces, mask_pair
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import TextWithHeads
 
-PAIRS, REPORT = "pairs.tsv", "report.json"
-TOO_LONG = "too long"  # the count of pairs with too many tokens
-CHUNK = 10_000  # pairs tokenised together
 SOURCE_SAMPLE = 20_000  # sources of a corpus that SourceStatistics are counted on
-ANY_SPAN = "\ufffc"  # stands for a sentinel where terms are looked for: no letter, so that a word ends at it
+SAMPLED_PIECES = 4  # pieces of a large corpus that these are taken from
+IN_PIECES = {"duplicates", "overlap"}  # rules that do not concern a piece by itself
+
+Languages = tuple[str, str] | None
 
 
 class Tokenizers(NamedTuple):
@@ -46,184 +53,189 @@ class SourceStatistics(NamedTuple):
     without_letters: float | None = None  # sources without a letter outside of placeholders
 
 
-@dataclass(frozen=True)
-class CheckedCorpus:
-    """A corpus after checking: a file with one pair a line (source, target, heads, separated by tabs), and the report."""
+class CheckedPiece(NamedTuple):
+    """The usable pairs of a piece: those of its part of the cache without the rows that are dropped."""
 
-    pairs: Path
-    report: CheckReport
     key: str
-    trees: bool = False  # whether sources come with heads
+    rows: int  # that are left
+    files: dict[str, list[Any]]  # fingerprints
+    dropped: str = ""  # the file of the dropped rows, "" without any
+    drops_key: str = ""  # a digest of them
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        with self.pairs.open(encoding="utf-8", newline="\n") as file:
-            for line in file:
+    def pairs(self, drops: np.ndarray) -> Iterator[tuple[str, str]]:
+        """Yield the pairs that are left; `drops` are the others, in order."""
+        left = iter([*drops.tolist(), -1])
+        skipped = next(left)
+        path = Part(PIECES, self.key).file(PAIRS, self.files[PAIRS])
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for row, line in enumerate(file):
+                if row == skipped:
+                    skipped = next(left)
+                    continue
                 source, target, *heads = line.rstrip("\n").split("\t")
                 yield TextWithHeads(source, [int(head) for head in heads[0].split()]) if heads else source, target
+
+
+@dataclass(frozen=True)
+class CheckedCorpus:
+    """A corpus after checking: its pieces and the report."""
+
+    part: Part
+    pieces: list[CheckedPiece]
+    report: CheckReport
+    trees: bool = False  # whether sources come with heads
+
+    @property
+    def key(self) -> str:
+        """A digest of the corpus's content and of how it was checked."""
+        return self.part.key
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for piece in self.pieces:
+            yield from self.read(piece)
+
+    def read(self, piece: CheckedPiece) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of a piece."""
+        return piece.pairs(self.drops(piece))
+
+    def drops(self, piece: CheckedPiece) -> np.ndarray:
+        """Return the rows of a piece that are dropped, in order."""
+        return np.fromfile(self.part.file(piece.dropped), dtype=np.uint32) if piece.dropped else np.zeros(0, dtype=np.uint32)
+
+
+class Checking(NamedTuple):
+    """A corpus, and how it is checked."""
+
+    corpus: ParallelCorpusConfig
+    rules: CheckConfig
+    languages: Languages
+    held_out: set[int]  # `pair_hashes` of dev and test
+    trees: bool = False
+
+    def part(self) -> Part:
+        """Return the part of the cache with the index of the corpus."""
+        unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not self.corpus.prefix else set())
+        options = self.corpus.model_dump(mode="json", exclude=unsaid)
+        files = [(path.suffixes, cached_digest(path)) for path in corpus_files(self.corpus)]
+        # Without newer readers a key stays what it was, so that older runs still know their texts.
+        versions = [found] if (found := reader_versions(self.corpus, self.languages)) else []
+        rules = self.rules.model_dump(mode="json")
+        content = [[options, files, *versions], rules, self.languages, cache_key(sorted(self.held_out))]
+        return Part("checked", cache_key([*content, "trees"] if self.trees else content), INDEX)
+
+    def pieces(self) -> list[tuple[CorpusPiece, Part]]:
+        """Return the pieces of the corpus's files, each with its part of the cache."""
+        if self.trees:
+            read_pairs(self.corpus, self.languages, trees=True)  # refuses files without heads
+        digests = {str(path): (path.suffixes, cached_digest(path)) for path in corpus_files(self.corpus)}
+        options = self.corpus.model_dump(mode="json", exclude={"weight", "pairs", "source", "target"})
+        versions = reader_versions(self.corpus, self.languages)
+        rules = self.rules.model_dump(mode="json", exclude=IN_PIECES)
+        how = [options, versions, rules, self.languages, cache_key(sorted(self.held_out)), self.trees]
+        found = []
+        for piece in cut_corpus(self.corpus, self.languages, self.trees, _known_cuts):
+            key = cache_key(["piece", [digests[file] for file in piece.files], piece.ranges, *how])
+            found.append((piece, Part(PIECES, key)))
+        return found
+
+    def make_pieces(self, work: Work, share: slice = slice(None), thorough: bool = False) -> int:
+        """Make the pieces of a share that are not there; return how many of all pieces are missing then.
+
+        Thorough work reads those that are there, and makes damaged ones again.
+        """
+        pieces = self.pieces()
+        own = pieces[share]
+        absent = [own[number] for number in sorted(find_missing([part for _, part in own], thorough))]
+        shared = {
+            "corpus": self.corpus.model_dump(mode="json"),
+            "rules": self.rules.model_dump(mode="json"),
+            "languages": self.languages,
+            "held_out": sorted(self.held_out),
+            "trees": self.trees,
+        }
+        tasks = [{"files": piece.files, "ranges": piece.ranges, "size": piece.size, "key": part.key} for piece, part in absent]
+        work.run(PieceChecker, shared, tasks, "checking", "pairs")
+        return sum(part.meta() is None for _, part in pieces) if share != slice(None) else 0
+
+
+class PieceChecker:
+    """Makes checked pieces, in this process or a worker."""
+
+    def __init__(self, corpus: dict[str, Any], rules: dict[str, Any], languages: Any, held_out: list[int], trees: bool):
+        self.corpus, self.rules = ParallelCorpusConfig(**corpus), CheckConfig(**rules)
+        self.languages: Languages = tuple(languages) if languages else None
+        self.held_out, self.trees = set(held_out), trees
+
+    def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
+        piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
+        part = Part(PIECES, task["key"])
+        with lock_folder(cache_folder() / PIECES / part.key):
+            if find_missing([part]):
+                pairs = read_piece(piece, self.corpus, self.languages, self.trees)
+                part.make(lambda folder: write_piece(folder, pairs, piece.files, self.rules, self.held_out))
+        found = part.meta()
+        return {"items": found["report"]["read"] if found else 0}
 
 
 def check_corpus(
     corpus: ParallelCorpusConfig,
     rules: CheckConfig,
-    languages: tuple[str, str] | None,
+    languages: Languages,
     held_out: set[int],
-    quiet: bool,
+    work: Work,
     trees: bool = False,
 ) -> CheckedCorpus:
     """Return the usable pairs of a corpus, from the cache when its files, the rules and the held-out texts are the same."""
-    unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not corpus.prefix else set())
-    options = corpus.model_dump(mode="json", exclude=unsaid)
-    files = [(path.suffixes, cached_digest(path)) for path in corpus_files(corpus)]
-    # Without newer readers a key stays what it was, so that older runs still know their texts.
-    versions = [found] if (found := reader_versions(corpus, languages)) else []
-    content = [[options, files, *versions], rules.model_dump(mode="json"), languages, cache_key(sorted(held_out))]
-    key = cache_key([*content, "trees"] if trees else content)
-    folder = cache_folder() / "checked" / key
-    report = _known_report(folder)
-    if report is None:
-        with lock_folder(folder):
-            report = _known_report(folder) or _check(folder, corpus, rules, languages, held_out, quiet, trees)
-    return CheckedCorpus(folder / PAIRS, report, key, trees)
+    checking = Checking(corpus, rules, languages, held_out, trees)
+    part = checking.part()
+    index = _known_index(part)
+    if index is None:
+        checking.make_pieces(work)
+        with lock_folder(cache_folder() / "checked" / part.key):
+            made = [MadePiece(piece, there, there.meta() or {}) for piece, there in checking.pieces()]
+            part.make(lambda folder: merge_pieces(folder, made, rules))
+        index = part.meta()
+        assert index is not None
+    drops = index["files"]
+    pieces = []
+    for number, entry in enumerate(index["pieces"]):
+        name = DROPS.format(number)
+        dropped = (name, drops[name][1]) if name in drops else ("", "")
+        pieces.append(CheckedPiece(entry["key"], entry["rows"], entry["files"], *dropped))
+    return CheckedCorpus(part, pieces, CheckReport.from_dict(index["report"]), trees)
 
 
-def _check(
-    folder: Path,
-    corpus: ParallelCorpusConfig,
-    rules: CheckConfig,
-    languages: tuple[str, str] | None,
-    held_out: set[int],
-    quiet: bool,
-    trees: bool,
-) -> CheckReport:
-    """Read the files of a corpus and write its usable pairs into the cache."""
-    report = CheckReport()
-    with atomic_folder(folder) as aside, progress_bar("checking", "pairs", quiet) as count:
-        with (aside / PAIRS).open("w", encoding="utf-8", newline="\n") as file:
-            for source, target in check_pairs(count(read_pairs(corpus, languages, trees)), rules, report, held_out):
-                heads = "\t" + " ".join(map(str, source.heads)) if isinstance(source, TextWithHeads) else ""
-                file.write(f"{source}\t{target}{heads}\n")
-        found = {"pairs": file_fingerprint(aside / PAIRS), "report": report.as_dict()}
-        (aside / REPORT).write_text(json.dumps(found))
-    return report
-
-
-def _known_report(folder: Path) -> CheckReport | None:
-    """Return the report in the cache; None where there is none yet, or it is damaged."""
+def _known_index(part: Part) -> dict[str, Any] | None:
+    """Return the index of a corpus; None where there is none yet, or a piece on this machine is missing."""
+    index = part.meta()
     try:
-        known = json.loads((folder / REPORT).read_text())
-        return CheckReport.from_dict(known["report"]) if file_fingerprint(folder / PAIRS) == known["pairs"] else None
-    except (OSError, ValueError, KeyError, TypeError):
+        pieces = [Part(PIECES, entry["key"]) for entry in index["pieces"]] if index else []
+        CheckReport.from_dict(index["report"] if index else {})
+    except (KeyError, TypeError, AttributeError, ValueError):
         return None
+    return index if part.remote or not find_missing(pieces) else None
+
+
+def _known_cuts(source: WholeFile, target: WholeFile) -> list[Cut]:
+    """Return the cuts of two aligned files, from the cache if they were found before."""
+    note = cache_folder() / "cuts" / cache_key([cached_digest(source), cached_digest(target)])
+    try:
+        return [tuple(map(int, cut)) for cut in json.loads(note.read_text())]
+    except (OSError, ValueError, TypeError):
+        found = cut_aligned(source, target)
+    with atomic_file(note) as aside:
+        aside.write_text(json.dumps(found))
+    return found
 
 
 def count_sources(corpora: Sequence[CheckedCorpus]) -> SourceStatistics:
-    """Return the statistics of sources, in a sample of each corpus."""
+    """Return the statistics of sources, in a sample of each corpus; of a large one, in some of its pieces."""
     read = several = without = 0
     for corpus in corpora:
-        step = 1 + corpus.report.kept // SOURCE_SAMPLE
-        for source, _ in islice(corpus, 0, None, step):
+        pieces = corpus.pieces[:: -(-len(corpus.pieces) // SAMPLED_PIECES)]
+        step = 1 + sum(piece.rows for piece in pieces) // SOURCE_SAMPLE
+        for source, _ in islice((pair for piece in pieces for pair in corpus.read(piece)), 0, None, step):
             read += 1
             several += len(split_sentences(source)) > 1
             without += not has_letters(outside_spans(source, find_spans(source, compile_patterns())))
     return SourceStatistics(several / max(1, read), without / max(1, read))
-
-
-def tokenise_corpus(
-    corpus: CheckedCorpus,
-    tokenizers: Tokenizers,
-    max_tokens: int,
-    quiet: bool,
-    source_format: SourceFormat = PLAIN,
-    protect: bool = False,
-    annotator: TermAnnotator | None = None,
-) -> tuple[TokenPairs, int]:
-    """Return a corpus as token ids, mapped into memory, and the number of pairs that were too long.
-
-    `protect` puts sentinels in place of placeholders; `annotator` puts translations after terms of sources.
-    """
-    content = [corpus.key, *(t.fingerprint() for t in tokenizers), max_tokens]
-    content += [name for name, there in source_format._asdict().items() if there]
-    content += ["protect", PATTERNS] if protect else []
-    content += ["glossary", annotator.key] if annotator else []
-    key = cache_key(content)
-    folder = cache_folder() / "tokens" / key
-    found = _known_tokens(folder)
-    if found is None:
-        with lock_folder(folder):
-            encoded = _encode(corpus, tokenizers, max_tokens, quiet, source_format, protect, annotator)
-            found = _known_tokens(folder) or _tokenise(folder, encoded, tokenizers, max_tokens, corpus.trees)
-    return found
-
-
-def _known_tokens(folder: Path) -> tuple[TokenPairs, int] | None:
-    """Return the token ids in the cache; None where there are none yet, or they are damaged."""
-    try:
-        return TokenPairs(**open_texts(folder)), int(json.loads((folder / META).read_text())["counts"][TOO_LONG])
-    except (DataError, OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _tokenise(
-    folder: Path, encoded: Iterable[tuple[list[int], list[int]]], tokenizers: Tokenizers, max_tokens: int, trees: bool
-) -> tuple[TokenPairs, int]:
-    """Write the pairs that are short enough into the cache."""
-    counts = {TOO_LONG: 0}
-
-    def short_pairs() -> Iterator[tuple[list[int], ...]]:
-        for source, target in encoded:
-            # The target also needs a position for its eos.
-            if len(source) <= max_tokens and len(target) < max_tokens:
-                yield (source, target, source.head) if isinstance(source, TokensWithHeads) else (source, target)
-            else:
-                counts[TOO_LONG] += 1
-
-    vocabularies = {"source": len(tokenizers.source), "target": len(tokenizers.target)}
-    if trees:
-        vocabularies["head"] = 2 * max_tokens
-    write_texts(folder, short_pairs(), vocabularies, counts)
-    return TokenPairs(**open_texts(folder)), counts[TOO_LONG]
-
-
-def _encode(
-    corpus: CheckedCorpus,
-    tokenizers: Tokenizers,
-    max_tokens: int,
-    quiet: bool,
-    source_format: SourceFormat,
-    protect: bool,
-    annotator: TermAnnotator | None,
-) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the token ids of each pair; the tokenizers use all cores on each chunk."""
-    with progress_bar("tokenising", "pairs", quiet) as count:
-        for chunk in chunks(count(corpus), CHUNK):
-            yield from encode_pairs(chunk, tokenizers, source_format, protect, annotator, max_tokens)
-
-
-def encode_pairs(
-    pairs: Sequence[tuple[str, str]],
-    tokenizers: Tokenizers,
-    source_format: SourceFormat,
-    protect: bool,
-    annotator: TermAnnotator | None = None,
-    max_tokens: int = 0,
-) -> list[tuple[list[int], list[int]]]:
-    """Return the token ids of each pair.
-
-    With `protect`, spans that both sides share are sentinels. An annotator makes no source longer than `max_tokens`.
-    """
-    sources = encode_sources(tokenizers.source, [source for source, _ in pairs], source_format)
-    targets = tokenizers.target.encode_batch([target for _, target in pairs])
-    most = min(len(tokenizer.sentinels) for tokenizer in tokenizers)
-    for index, (source, target) in enumerate(pairs) if protect or annotator else ():
-        masked = mask_pair(source, target, most) if protect else None
-        pieces = masked or ([source], [target])
-        plain = ("".join(piece if isinstance(piece, str) else ANY_SPAN for piece in side) for side in pieces)
-        terms = annotator.choose(*plain) if annotator else []
-        if masked is None and not terms:
-            continue
-        ids, starts = encode_pieces(tokenizers.source, pieces[0], [ANY_SPAN] * most)
-        if terms:
-            ids, _ = annotate(tokenizers.source, ids, starts, terms, max_tokens - sum(source_format))
-        sources[index] = source_format.apply(ids, tokenizers.source)
-        targets[index] = encode_pieces(tokenizers.target, pieces[1])[0]
-    return list(zip(sources, targets, strict=True))

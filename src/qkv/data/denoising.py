@@ -13,7 +13,7 @@ from qkv.base.seeds import rng_at
 from qkv.data.batches import Batch, Batches, in_order
 from qkv.data.documents import Documents
 from qkv.data.order import Order
-from qkv.data.tokens import TokenPairs, TokenTexts
+from qkv.data.tokens import Texts, TokenPairs, TokenTexts
 
 Flat = tuple[np.ndarray, np.ndarray]  # concatenated token ids of many texts, and the length of each
 Corrupt = Callable[[Flat, np.random.Generator], tuple[Flat, Flat]]  # texts -> sources and targets
@@ -37,13 +37,19 @@ class DenoisingBatches(Batches):
         widths: tuple[int, int],
         eos: int,
         fixed: bool = False,
+        window: int | None = None,
     ):
         super().__init__([], [], seed=seed, tokens=rows * widths[1], widths=widths, eos=eos, fixed=fixed)
-        self.ids, self.corrupt = documents.tokens.ids, corrupt
+        self.texts, self.corrupt = documents.tokens, corrupt
         self.starts, self.sizes = segments(documents.tokens, chosen, length)
         if not len(self.sizes):
             raise DataError(f"no text of {MIN_LENGTH} tokens or more to be read; give more text")
-        self.order = Order([len(self.sizes)], [1.0], seed)
+        bounds = np.cumsum(documents.shards)[:-1]
+        first = np.array(
+            [documents.tokens.starts(np.array([b]))[0] if b < len(documents) else documents.tokens.tokens for b in bounds]
+        )
+        shards = np.diff(np.searchsorted(self.starts, first), prepend=0, append=len(self.starts)).tolist()
+        self.order = Order([len(self.sizes)], [1.0], seed, window, [shards])
 
     @property
     def tokens_per_batch(self) -> str:
@@ -58,8 +64,7 @@ class DenoisingBatches(Batches):
 
     def _corrupted(self, piece: np.ndarray, rng: np.random.Generator) -> TokenPairs:
         sizes = self.sizes[piece]
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        ids = self.ids[np.repeat(self.starts[piece], sizes) + within].astype(np.int64)
+        ids = self.texts.spans(self.starts[piece], sizes).astype(np.int64)
         source, target = self.corrupt((ids, sizes), rng)
         return TokenPairs(*(TokenTexts(tokens, np.cumsum(lengths)) for tokens, lengths in (source, target)))
 
@@ -76,7 +81,7 @@ class DenoisingBatches(Batches):
         return in_order(pairs, tokens=self.tokens, widths=self.widths, eos=self.eos)
 
 
-def segments(texts: TokenTexts, chosen: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+def segments(texts: Texts, chosen: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     """Return where the segments of some texts begin and how long they are: `length` tokens, which fill a row, and the rest."""
     lengths = texts.lengths(chosen)
     many = -(-lengths // length)

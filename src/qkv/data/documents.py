@@ -5,18 +5,22 @@ A document longer than 4,096 tokens is saved in several parts, cut between sente
 shuffled too; each part has the number of its document.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from qkv.base.errors import DataError
-from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder, progress_bar
+from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
-from qkv.data.tokens import META, TokenTexts, open_texts, write_texts
-from qkv.text.documents import Document, DocumentCounts, read_documents
+from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
+from qkv.data.store import Part, find_missing
+from qkv.data.tokens import Texts, write_texts
+from qkv.data.workers import Work
+from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
+from qkv.text.input_files import WholeFile
+from qkv.text.pieces import CorpusPiece, lines_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
 
@@ -32,11 +36,19 @@ Columns = tuple[list[int], list[int], list[int], list[int]]  # one part: token i
 class Documents:
     """Token ids of many documents, in parts, read-only."""
 
-    def __init__(self, tokens: TokenTexts, sentences: TokenTexts, flags: TokenTexts, document: np.ndarray | None = None):
+    def __init__(
+        self,
+        tokens: Texts,
+        sentences: Texts,
+        flags: Texts,
+        document: np.ndarray | None = None,
+        shards: Sequence[int] = (),
+    ):
         self.tokens = tokens
         self.sentences = sentences  # lengths in tokens, none of them 0
         self.flags = flags  # of each token
         self.document = np.arange(len(tokens)) if document is None else document  # the number of each part's document, in order
+        self.shards = list(shards) or [len(tokens)]  # parts in each
         edges = np.diff(self.document) != 0
         self.first, self.last = (
             np.append(True, edges),
@@ -46,58 +58,123 @@ class Documents:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def count_in_shards(self, chosen: np.ndarray) -> list[int]:
+        """Return how many of some parts, given in order, are in each shard."""
+        return np.diff(np.searchsorted(chosen, np.cumsum([0, *self.shards]))).tolist()
+
     def sentences_of(self, number: int) -> list[np.ndarray]:
         """Return the sentences of a part."""
         return np.split(self.tokens[number], np.cumsum(self.sentences[number])[:-1])
 
 
 def tokenise_documents(
-    files: Sequence[Path], tokenizer: Tokenizer, quiet: bool, units: str = "words", whole: bool = False
+    files: Sequence[WholeFile], tokenizer: Tokenizer, work: Work, units: str = "words", whole: bool = False
 ) -> tuple[Documents, DocumentCounts]:
     """Return the documents of some files, mapped into memory, and counts of what was read.
 
     With `whole`, documents keep their line breaks, are not divided into sentences, and their tokens have no flags.
     """
-    segment = load_segmenter(units)
-    how = ["whole documents"] if whole else ["marked documents", units]
-    key = cache_key([how[0], [(path.suffixes, cached_digest(path)) for path in files], tokenizer.fingerprint(), *how[1:]])
-    folder = cache_folder() / "tokens" / key
-    found = _known(folder)
-    if found is None:
-        with lock_folder(folder):
-            found = _known(folder) or _tokenise(folder, files, tokenizer, segment, quiet, whole)
-    return found
+    load_segmenter(units)  # a missing package is reported before the work
+    index = _index(files, tokenizer, units, whole)
+    entries = known_shards(index)
+    if entries is None:
+        make_document_shards(files, tokenizer, work, units, whole)
+        entries = known_shards(index)
+        assert entries is not None
+    counts = DocumentCounts()
+    first = []  # document of each shard
+    for entry in entries:
+        found = entry["counts"]
+        first.append(counts.documents)
+        counts.documents += found["documents"]
+        counts.sentences += found["sentences"]
+        counts.lines_left_out += found["lines_left_out"]
+        places = [(str(files[entry["file"]]), entry["before"] + line) for _, line in found["undecodable"]]
+        counts.undecodable += places[: FIRST - len(counts.undecodable)]
+    refuse_empty(files, counts)
+    shards = Shards(entries)
+    columns = shards.columns()
+    numbers = [shards.map(number, "document.ids") + np.int64(start) for number, start in enumerate(first)]
+    return Documents(columns["tokens"], columns["sentences"], columns["flags"], np.concatenate(numbers), shards.texts), counts
 
 
-def _known(folder: Path) -> tuple[Documents, DocumentCounts] | None:
-    """Return the documents in the cache; None where there are none yet, or they are damaged."""
-    try:
-        counts = json.loads((folder / META).read_text())["counts"]
-        counts["undecodable"] = [(file, line) for file, line in counts["undecodable"]]
-        return _open(folder), DocumentCounts(**counts)
-    except (DataError, OSError, ValueError, KeyError, TypeError):
-        return None
+def _index(files: Sequence[WholeFile], tokenizer: Tokenizer, units: str, whole: bool) -> Part:
+    content = [(path.suffixes, cached_digest(path)) for path in files]
+    return Part("tokens", cache_key([content, tokenizer.fingerprint(), *_options(units, whole)]), INDEX)
 
 
-def _tokenise(
-    folder: Path, files: Sequence[Path], tokenizer: Tokenizer, segment: Segmenter | None, quiet: bool, whole: bool
-) -> tuple[Documents, DocumentCounts]:
-    counts, kept = DocumentCounts(), {}
-
-    def rows() -> Iterator[Columns]:
-        with progress_bar("tokenising", "documents", quiet) as count:
-            for chunk in _chunks(count(_numbered(read_documents(files, counts, whole)))):
-                yield from _encoded_whole(chunk, tokenizer) if whole else _encoded(chunk, tokenizer, segment)
-        kept.update(asdict(counts))
-
-    columns = {"tokens": len(tokenizer), "sentences": MAX_SENTENCE, "flags": ALL_FLAGS, "document": MAX_DOCUMENTS}
-    write_texts(folder, rows(), columns, kept)
-    return _open(folder), counts
+def _options(units: str, whole: bool) -> list[str]:
+    return ["whole documents"] if whole else ["marked documents", units]
 
 
-def _open(folder: Path) -> Documents:
-    columns = open_texts(folder)
-    return Documents(columns["tokens"], columns["sentences"], columns["flags"], columns["document"].ids)
+def make_document_shards(
+    files: Sequence[WholeFile],
+    tokenizer: Tokenizer,
+    work: Work,
+    units: str,
+    whole: bool,
+    share: slice = slice(None),
+    thorough: bool = False,
+) -> int:
+    """Make the shards of a share of the pieces that are not there; return how many of all are missing then.
+
+    When none is, the index is written. Thorough work reads those that are there, and makes damaged ones again.
+    """
+    pieces = [(number, piece) for number, file in enumerate(files) for piece in cut_documents(file)]
+    how = [tokenizer.fingerprint(), *_options(units, whole)]
+    parts = []
+    for number, piece in pieces:
+        content = [files[number].suffixes, cached_digest(files[number]), piece.ranges]
+        parts.append(Part(SHARDS, cache_key(["documents", *content, *how])))
+    own = list(zip(parts, pieces, strict=True))[share]
+    absent = find_missing([part for part, _ in own], thorough)
+    tasks = [
+        {"key": part.key, "files": piece.files, "ranges": piece.ranges, "size": piece.size}
+        for number, (part, (_, piece)) in enumerate(own)
+        if number in absent
+    ]
+    shared = {"tokenizer": save_tokenizer(tokenizer), "units": units, "whole": whole}
+    work.run(DocumentTokeniser, shared, tasks, "tokenising", "documents")
+    metas = [part.meta() for part in parts]
+    missing = sum(meta is None for meta in metas)
+    if not missing:
+        shards = []
+        for (number, piece), part, meta in zip(pieces, parts, metas, strict=True):
+            assert meta is not None
+            before = lines_before(piece) if meta["counts"]["undecodable"] else 0
+            shards.append({"key": part.key, "file": number, "before": before, **meta})
+        index = _index(files, tokenizer, units, whole)
+        with lock_folder(cache_folder() / "tokens" / index.key):
+            index.make(lambda folder: {"shards": shards})
+    return missing
+
+
+class DocumentTokeniser:
+    """Makes shards of documents, in this process or a worker."""
+
+    def __init__(self, tokenizer: str, units: str, whole: bool):
+        self.tokenizer, self.segment, self.whole = Tokenizer.load(Path(tokenizer)), load_segmenter(units), whole
+
+    def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
+        piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
+        part = Part(SHARDS, task["key"])
+        with lock_folder(cache_folder() / SHARDS / part.key):
+            if find_missing([part]):
+                part.make(lambda folder: self._write(folder, piece))
+        found = part.meta()
+        return {"items": found["counts"]["documents"] if found else 0}
+
+    def _write(self, folder: Path, piece: CorpusPiece) -> dict[str, Any]:
+        counts, kept = DocumentCounts(), {}
+
+        def rows() -> Iterator[Columns]:
+            [file] = piece.inputs()
+            for chunk in _chunks(_numbered(read_file(file, counts, self.whole))):
+                yield from _encoded_whole(chunk, self.tokenizer) if self.whole else _encoded(chunk, self.tokenizer, self.segment)
+            kept.update({**asdict(counts), "undecodable": [("", line) for _, line in counts.undecodable]})
+
+        columns = {"tokens": len(self.tokenizer), "sentences": MAX_SENTENCE, "flags": ALL_FLAGS, "document": MAX_DOCUMENTS}
+        return write_texts(folder, rows(), columns, kept)
 
 
 def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:

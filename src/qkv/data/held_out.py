@@ -23,7 +23,7 @@ def hold_out(documents: Documents, share: float) -> np.ndarray:
         )
     for enough in (enough_of(len(numbers)), FOR_A_PAIR) if len(numbers) >= MIN_DOCUMENTS else ():
         whole = np.flatnonzero(np.isin(documents.document, numbers[spread(len(numbers), share, enough)]))
-        if documents.tokens.lengths(whole).sum() <= max(MAX_SHARE, 2 * share) * len(documents.tokens.ids):
+        if documents.tokens.lengths(whole).sum() <= max(MAX_SHARE, 2 * share) * documents.tokens.tokens:
             return whole
     return spread(len(documents), share, enough_of(len(documents)))
 

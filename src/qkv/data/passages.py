@@ -49,6 +49,7 @@ class TextBatchSettings(NamedTuple):
     eos: int
     pad: int
     one_text_per_row: bool = False
+    window: int | None = None  # documents, or parts of them, shuffled at once, see data/order.py
     fixed_shape: bool = False  # all batches have one shape, as a recorded update (a CUDA graph) needs
 
 
@@ -69,11 +70,12 @@ class PassageBatches:
         tasks: Tasks,
         one_text_per_row: bool = False,
         continuous: bool = False,
+        window: int | None = None,
     ):
         """With `continuous`, texts are consecutive segments: only a document's first one has a bos, and its last an eos."""
         self.documents, self.chosen = documents, np.asarray(chosen, dtype=np.int64)
         self.seed, self.tasks, self.continuous = seed, tasks, continuous
-        self.order = Order([len(self.chosen)], [1.0], seed)
+        self.order = Order([len(self.chosen)], [1.0], seed, window, [documents.count_in_shards(self.chosen)])
         most = 1 if one_text_per_row else max(1, length // TOKENS_PER_TEXT)
         self.layout = _Layout(rows, length, most, bos, eos, pad)
         self._check()
@@ -281,4 +283,5 @@ def passage_batches(objective: Any, documents: Documents, chosen: np.ndarray, se
         tasks=objective.config.passage_tasks(),
         one_text_per_row=settings.one_text_per_row,
         continuous=objective.config.whole_documents,
+        window=settings.window,
     )

@@ -54,21 +54,14 @@ class Stream(NamedTuple):
 def read_stream(documents: Documents, chosen: np.ndarray) -> Stream:
     """Concatenate some documents, or parts of them, in this order."""
     return Stream(
-        _gather(documents.tokens, chosen),
-        _gather(documents.flags, chosen),
-        np.cumsum(_gather(documents.sentences, chosen), dtype=np.int64),
+        documents.tokens.gather(chosen),
+        documents.flags.gather(chosen),
+        np.cumsum(documents.sentences.gather(chosen), dtype=np.int64),
         np.append(0, np.cumsum(documents.tokens.lengths(chosen))),
         documents.document[chosen],
         documents.first[chosen],
         documents.last[chosen],
     )
-
-
-def _gather(texts: TokenTexts, chosen: np.ndarray) -> np.ndarray:
-    """Concatenate chosen texts, without a Python step for each."""
-    lengths = texts.lengths(chosen)
-    shift = texts.starts(chosen) - (np.cumsum(lengths) - lengths)
-    return texts.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
 
 
 class PackedTexts(NamedTuple):
@@ -82,7 +75,7 @@ class PackedTexts(NamedTuple):
 
     def rows(self, numbers: np.ndarray) -> "PackedTexts":
         """Return only these rows, in this order."""
-        members = _gather(TokenTexts(self.members, np.cumsum(self.counts)), numbers)
+        members = TokenTexts(self.members, np.cumsum(self.counts)).gather(numbers)
         return self._replace(members=members, counts=self.counts[numbers])
 
 

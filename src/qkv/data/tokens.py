@@ -1,31 +1,60 @@
-"""Token ids of texts in memory-mapped files, written once, with random access.
+"""Token ids of texts in memory-mapped files, written once, with random access; data/shards.py joins several such folders.
 
 A folder holds columns of texts that belong together, such as source and target: for each, `NAME.ids` (all texts concatenated,
-uint16 or uint32) and `NAME.ends` (int64, where each text ends), and `meta.json` with sizes and digests. A folder that does not
-match its meta is refused.
+uint16 or uint32) and `NAME.ends` (int64, where each text ends).
 """
 
 import contextlib
 import hashlib
-import json
-from array import array
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from qkv.base.errors import DataError
-from qkv.base.files import atomic_folder
-
 T = TypeVar("T")
 
-META = "meta.json"
 _EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
 
 
-class TokenTexts:
-    """Token ids of many texts, read-only and indexable."""
+class Texts(ABC):
+    """Token ids of many texts, one after the other, read-only and indexable."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """The number of tokens of all texts."""
+
+    @abstractmethod
+    def starts(self, index: np.ndarray) -> np.ndarray:
+        """Return where the texts with these numbers begin, in tokens."""
+
+    @abstractmethod
+    def lengths(self, index: np.ndarray) -> np.ndarray:
+        """Return the lengths of the texts with these numbers."""
+
+    @abstractmethod
+    def fetch(self, index: np.ndarray) -> None:
+        """Make sure that the tokens of the texts with these numbers are on this machine."""
+
+    @abstractmethod
+    def spans(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Concatenate spans of tokens, without a Python step for each; a span lies within one text."""
+
+    def gather(self, index: np.ndarray) -> np.ndarray:
+        """Concatenate the texts with these numbers."""
+        return self.spans(self.starts(index), self.lengths(index))
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        return self.gather(np.array([number]))
+
+
+class TokenTexts(Texts):
+    """Token ids of many texts in one array."""
 
     def __init__(self, ids: np.ndarray, ends: np.ndarray):
         self.ids = ids
@@ -34,13 +63,22 @@ class TokenTexts:
     def __len__(self) -> int:
         return len(self.ends)
 
+    @property
+    def tokens(self) -> int:
+        return len(self.ids)
+
     def starts(self, index: np.ndarray) -> np.ndarray:
-        """Return where the texts with these numbers begin in `ids`."""
         return np.where(index == 0, 0, self.ends[index - 1])
 
     def lengths(self, index: np.ndarray) -> np.ndarray:
-        """Return the lengths of the texts with these numbers."""
         return self.ends[index] - self.starts(index)
+
+    def fetch(self, index: np.ndarray) -> None:
+        pass
+
+    def spans(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        shift = starts - (np.cumsum(lengths) - lengths)
+        return self.ids[np.repeat(shift, lengths) + np.arange(lengths.sum())]
 
     def __getitem__(self, number: int) -> np.ndarray:
         return self.ids[self.ends[number - 1] if number else 0 : self.ends[number]]
@@ -56,13 +94,19 @@ def token_texts(token_lists: Iterable[list[int]]) -> TokenTexts:
 class TokenPairs:
     """Source and target texts that belong together."""
 
-    def __init__(self, source: TokenTexts, target: TokenTexts, head: TokenTexts | None = None):
+    def __init__(self, source: Texts, target: Texts, head: Texts | None = None):
         self.source = source
         self.target = target
         self.head = head  # of each source token, as in base.rows.Rows, where sources have trees
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def fetch(self, index: np.ndarray) -> None:
+        """Make sure that the tokens of the pairs with these numbers are on this machine."""
+        for texts in (self.source, self.target, self.head):
+            if texts is not None:
+                texts.fetch(index)
 
 
 def exchange_sources(pairs: TokenPairs, most: int) -> tuple[TokenPairs, TokenPairs]:
@@ -78,8 +122,8 @@ def exchange_sources(pairs: TokenPairs, most: int) -> tuple[TokenPairs, TokenPai
     return select(chosen), select(other)
 
 
-def _select(texts: TokenTexts, numbers: np.ndarray) -> TokenTexts:
-    return TokenTexts(np.concatenate([texts[number] for number in numbers]), np.cumsum(texts.lengths(numbers)))
+def _select(texts: Texts, numbers: np.ndarray) -> TokenTexts:
+    return TokenTexts(texts.gather(numbers), np.cumsum(texts.lengths(numbers)))
 
 
 def write_texts(
@@ -87,28 +131,46 @@ def write_texts(
     rows: Iterable[Sequence[list[int]]],
     vocabularies: Mapping[str, int],
     counts: Mapping[str, object] | None = None,
-) -> None:
-    """Write columns of texts, one text of each row into each column; `vocabularies` are the columns with their sizes.
+) -> dict[str, Any]:
+    """Write columns of texts into a folder, one text of each row into each column; return what a shard says about itself.
 
-    The folder appears only when it is complete. `counts` is saved in meta.json, as it is after the last row.
+    `vocabularies` are the columns with their sizes; `counts` are as they are after the last row.
     """
-    kinds = {name: np.uint16 if size <= 1 << 16 else np.uint32 for name, size in vocabularies.items()}
-    ends = {name: array("q") for name in kinds}
-    with atomic_folder(folder) as aside:
-        with contextlib.ExitStack() as opened:
-            files = {name: opened.enter_context((aside / f"{name}.ids").open("wb")) for name in kinds}
-            for row in rows:
-                for name, tokens in zip(kinds, row, strict=True):
-                    files[name].write(np.asarray(tokens, dtype=kinds[name]).tobytes())
-                    ends[name].append((ends[name][-1] if ends[name] else 0) + len(tokens))
-        for name in kinds:
-            np.asarray(ends[name], dtype=np.int64).tofile(aside / f"{name}.ends")
-        meta = {
-            "kinds": {name: np.dtype(kind).name for name, kind in kinds.items()},
-            "files": {file: file_fingerprint(aside / file) for name in kinds for file in (f"{name}.ids", f"{name}.ends")},
-            "counts": dict(counts or {}),
-        }
-        (aside / META).write_text(json.dumps(meta, indent=1))
+    columns = {name: _Column(folder / name, np.uint16 if size <= 1 << 16 else np.uint32) for name, size in vocabularies.items()}
+    with contextlib.ExitStack() as opened:
+        for column in columns.values():
+            opened.enter_context(contextlib.closing(column))
+        for row in rows:
+            for column, tokens in zip(columns.values(), row, strict=True):
+                column.add(tokens)
+    first, *_ = columns.values()
+    return {
+        "kinds": {name: np.dtype(column.kind).name for name, column in columns.items()},
+        "texts": first.texts,
+        "tokens": {name: column.end for name, column in columns.items()},
+        "longest": {name: column.longest for name, column in columns.items()},
+        "counts": dict(counts or {}),
+    }
+
+
+class _Column:
+    """The two files of a column while they are written; memory does not grow with them."""
+
+    def __init__(self, path: Path, kind: Any):
+        self.kind = kind
+        self.ids, self.ends = path.with_name(f"{path.name}.ids").open("wb"), path.with_name(f"{path.name}.ends").open("wb")
+        self.texts = self.end = self.longest = 0
+
+    def add(self, tokens: Sequence[int]) -> None:
+        self.ids.write(np.asarray(tokens, dtype=self.kind).tobytes())
+        self.texts += 1
+        self.end += len(tokens)
+        self.longest = max(self.longest, len(tokens))
+        self.ends.write(self.end.to_bytes(8, "little"))
+
+    def close(self) -> None:
+        self.ids.close()
+        self.ends.close()
 
 
 def file_fingerprint(path: Path) -> list[str | int]:
@@ -121,24 +183,10 @@ def file_fingerprint(path: Path) -> list[str | int]:
     return [size, digest.hexdigest()]
 
 
-def open_texts(folder: Path) -> dict[str, TokenTexts]:
-    """Map the columns of a folder into memory; raise DataError when it is damaged."""
-    try:
-        meta = json.loads((folder / META).read_text())
-        for name, fingerprint in meta["files"].items():
-            if file_fingerprint(folder / name) != fingerprint:
-                raise DataError(f"{folder / name}: damaged")
-        return {name: _open(folder, name, kind) for name, kind in meta["kinds"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{folder}: not a tokenised cache: {error}") from None
-
-
-def _open(folder: Path, name: str, kind: str) -> TokenTexts:
-    ends = np.fromfile(folder / f"{name}.ends", dtype=np.int64)
-    path = folder / f"{name}.ids"
+def map_file(path: Path, kind: Any) -> np.ndarray:
+    """Map a file of numbers into memory."""
     # An empty file cannot be mapped.
-    ids = np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.zeros(0, dtype=kind)
-    return TokenTexts(ids, ends)
+    return np.memmap(path, dtype=kind, mode="r") if path.stat().st_size else np.zeros(0, dtype=kind)
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.base.hardware import choose_device
+from qkv.data.copies import local_folder
 from qkv.folder.networks import read_adapter, read_translator_run
 from qkv.folder.run import is_exported, read_recipe, read_source_statistics
 from qkv.inference.arguments import require_text
@@ -28,7 +29,7 @@ def load(
     precision: str | None = None,
     adapter: str | Path | None = None,
 ) -> Translator | TextEncoder | TextGenerator | Infiller:
-    """Load a run or an exported folder, ready to use.
+    """Load a run or an exported folder, ready to use; one at a URL is copied into the cache of this machine.
 
     A translator's run gives a `Translator`, an encoder's a `TextEncoder`, a GPT's a `TextGenerator`, a pretrained T5's an
     `Infiller`. `engine` (own, ctranslate2, onnx), `precision` and `adapter`, the run of an adapter, are for translators.
@@ -38,7 +39,7 @@ def load(
     """
     if not isinstance(folder, str | Path):
         raise ConfigError(f"load takes the folder of a run, got {type(folder).__name__}; give its path")
-    path = Path(folder)
+    path = local_folder(folder)
     if adapter is not None:
         return load_translator(path, device, engine, precision, adapter)
     recipe: Any = None if is_exported(path) else read_recipe(path)

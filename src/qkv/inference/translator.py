@@ -11,7 +11,8 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError, DataError
-from qkv.data.corpora import SourceStatistics, Tokenizers, encode_pairs
+from qkv.data.corpora import SourceStatistics, Tokenizers
+from qkv.data.tokenised_pairs import PairFormat, encode_pairs
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.scoring import TokenStatistics
@@ -144,7 +145,8 @@ class Translator:
         found = [(normalise(source), normalise(target)) for source, target in require_pairs(pairs, "score")]
         if self.trees:
             raise ConfigError("this model reads texts with heads, and pairs to score have none; use another run")
-        encoded = encode_pairs(found, self.tokenizers, self.recipe.source_format, self.recipe.data.protect)
+        how = PairFormat(self.recipe.data.max_tokens, self.recipe.source_format, self.recipe.data.protect)
+        encoded = encode_pairs(found, self.tokenizers, how)
         longest = self.engine.longest
         for number, (source, target) in enumerate(encoded, 1):
             if longest is not None and max(len(source), len(target) + 1) > longest:

@@ -27,7 +27,7 @@ from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import FinetuningRecipe
 from qkv.recipes.finetuning import FinetuningTraining
 from qkv.text.examples import TextExample, check_labels, count_labels, read_examples
-from qkv.text.files import find_files
+from qkv.text.files import find_input_files
 from qkv.text.tokenizer import Tokenizer, train_tokenizer
 from qkv.training.config import TrainingConfig
 from qkv.training.loop import Trainer, Validation
@@ -148,7 +148,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     if labels:
         check_labels([*dev, *test], labels)
         _show_labels(labels, train, task.suspected_headers(train), progress)
-    texts = [cached_digest(path) for pattern in data.train for path in find_files(pattern)]
+    texts = [cached_digest(path) for pattern in data.train for path in find_input_files(pattern)]
     check_texts(run, texts, accept_changes)
     tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
     parts = [ExampleSplit(part, task.encode(part, tokenizer, data, labels)) for part in (train, dev, test) if part]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.data.tokens import TokenTexts
+from qkv.data.tokens import Texts
 from qkv.lens.probe import probe
 from qkv.objectives.objective import Objective
 from qkv.training.health import ENTROPY, SIMILARITY, Expectations, Probe
@@ -15,12 +15,11 @@ COUNTED_TOKENS = 4_000_000  # of the training text, for the frequencies of token
 TEXT_SIMILARITY = "text_similarity/"
 
 
-def count_tokens(texts: TokenTexts, chosen: np.ndarray, vocabulary: int) -> np.ndarray:
+def count_tokens(texts: Texts, chosen: np.ndarray, vocabulary: int) -> np.ndarray:
     """Count the tokens of some texts, evenly chosen where there are many. -> (V,)."""
     mean_length = max(1, int(texts.lengths(chosen[:1000]).mean())) if len(chosen) else 1
     step = max(1, len(chosen) * mean_length // COUNTED_TOKENS)
-    parts = [texts[number] for number in chosen[::step]]
-    return np.bincount(np.concatenate(parts) if parts else np.zeros(0, np.int64), minlength=vocabulary)
+    return np.bincount(texts.gather(chosen[::step]), minlength=vocabulary)
 
 
 def expectations(objective: Objective, counts: np.ndarray | None) -> Expectations:

@@ -15,7 +15,7 @@ from qkv.jobs.pretraining import check_tokenizer
 from qkv.recipes import FinetuningRecipe, PretrainingRecipe, Recipe, TranslationRecipe
 from qkv.text.corpus import ParallelCorpusConfig, TextPair, corpus_files, read_pairs, table_layouts
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents
-from qkv.text.files import find_files
+from qkv.text.files import find_input_files
 from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig
 from qkv.text.vocabulary_growth import check_growable
@@ -91,7 +91,7 @@ def _check_pretraining(recipe: PretrainingRecipe[Any, Any]) -> None:
 def _check_finetuning(recipe: FinetuningRecipe[Any, Any]) -> None:
     # The examples themselves are all read before any is tokenised.
     for pattern in (*recipe.data.train, *recipe.data.dev, *recipe.data.test):
-        find_files(pattern)
+        find_input_files(pattern)
     _load_tokenizer(recipe.tokenizer)
     if recipe.embeddings is not None:
         detect_format(Path(recipe.embeddings.file))

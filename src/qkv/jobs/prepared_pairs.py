@@ -4,24 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.data.batches import max_length
 from qkv.data.cache import cache_key
-from qkv.data.corpora import (
-    CheckedCorpus,
-    SourceStatistics,
-    Tokenizers,
-    check_corpus,
-    count_sources,
-    encode_pairs,
-    tokenise_corpus,
-)
+from qkv.data.corpora import CheckedCorpus, SourceStatistics, Tokenizers, check_corpus, count_sources
+from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, encode_pairs, tokenise_corpus
 from qkv.data.tokens import TokenPairs, token_texts
+from qkv.data.trained_tokenizers import cached_pair
 from qkv.data.trees import TokensWithHeads
+from qkv.data.workers import Work
 from qkv.folder.adapters import BASE, base_digest
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.inference.evaluation import describe_detected
@@ -51,7 +44,7 @@ TextPairs = list[tuple[str, str]]
 class PreparedPairs:
     """The checked and tokenised data of a run."""
 
-    train: list[TokenPairs]
+    tokenised: list[TokenisedCorpus]
     reports: list[tuple[str, CheckReport]]  # name of each training corpus, and the report of its check
     dev: TextPairs
     test: TextPairs
@@ -61,6 +54,11 @@ class PreparedPairs:
     widths: tuple[int, int]  # of source and target rows
     sources: SourceStatistics  # of the training pairs
     detected_language: str | None = None  # of dev and test targets, by their script, where the recipe names no languages
+
+    @property
+    def train(self) -> list[TokenPairs]:
+        """The token ids of the training corpora."""
+        return [corpus.pairs for corpus in self.tokenised]
 
     @property
     def held_out(self) -> HeldOut:
@@ -73,35 +71,31 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
     config = recipe.data
     trees = recipe.model.reads_trees
     _say_columns(config, progress)
-    dev, test = (_read_held_out(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
-    if not dev:
-        raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
+    dev, test, also_test = sets = read_held_out(recipe, progress)
     detected = None if config.languages else detect_language(target for pairs in (dev, test) for _, target in pairs)
     if detected is not None and {"bleu", "ter"} & {*recipe.metrics}:  # the others count characters, or words between spaces
         progress.say(describe_detected(detected))
-    also_test = {c.name: _read_held_out((c,), config, "also_test", progress, trees) for c in config.also_test}
-    held_out = pair_hashes([*dev, *test, *(pair for pairs in also_test.values() for pair in pairs)])
-    train = _read_train(config, held_out, progress, trees)
-    annotator = _term_annotator(recipe)
+    train = read_train(config, sets.hashes, Work(quiet=not progress.live), progress, trees)
+    annotator = term_annotator(recipe)
     texts = [corpus.key for corpus in train] + ([cache_key(annotator.key)] if annotator else [])
     check_texts(run, texts, accept_changes)
     tokenizers = load_tokenizers(run)
     if tokenizers is None:
-        tokenizers = _make_tokenizers(recipe, train, progress)
+        tokenizers = cached_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
     sources = count_sources(train)
     base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
     save_config(run, recipe, tokenizers, texts, languages=config.languages, **sources._asdict(), **base)
-    pairs = _tokenise(train, tokenizers, recipe, annotator, progress)
+    tokenised = _tokenise(train, tokenizers, recipe, annotator, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     _say_untaught_placeholders(recipe, dev, progress)
     reports = [(c.name, found.report) for c, found in zip(config.train, train, strict=True)]
-    widths = _row_widths(recipe.training.row_width, [*pairs, dev_pairs])
-    return PreparedPairs(pairs, reports, dev, test, also_test, dev_pairs, tokenizers, widths, sources, detected)
+    widths = _row_widths(recipe.training.row_width, [corpus.longest for corpus in tokenised], dev_pairs)
+    return PreparedPairs(tokenised, reports, dev, test, also_test, dev_pairs, tokenizers, widths, sources, detected)
 
 
-def _term_annotator(recipe: TranslationRecipe[Any, Any]) -> TermAnnotator | None:
+def term_annotator(recipe: TranslationRecipe[Any, Any]) -> TermAnnotator | None:
     """Return what annotates the sources of training pairs; None where nothing does."""
     if recipe.data.glossary is None:
         return None
@@ -135,11 +129,33 @@ def read_corpora(
     corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, trees: bool = False
 ) -> tuple[TextPairs, list[CheckReport]]:
     """Return all pairs of dev or test sets, unfiltered, and the reports of their checks."""
-    found = [check_corpus(corpus, UNFILTERED, config.languages, set(), quiet=True, trees=trees) for corpus in corpora]
+    found = [check_corpus(corpus, UNFILTERED, config.languages, set(), Work(), trees) for corpus in corpora]
     return [pair for corpus in found for pair in corpus], [corpus.report for corpus in found]
 
 
-def _read_held_out(
+class HeldOutSets(NamedTuple):
+    """The pairs that are scored and not trained on."""
+
+    dev: TextPairs
+    test: TextPairs
+    also_test: dict[str, TextPairs]  # by name
+
+    @property
+    def hashes(self) -> set[int]:
+        """Hashes of their sources and pairs, by which training pairs are compared with them."""
+        return pair_hashes([*self.dev, *self.test, *(pair for pairs in self.also_test.values() for pair in pairs)])
+
+
+def read_held_out(recipe: TranslationRecipe[Any, Any], progress: Progress) -> HeldOutSets:
+    """Return the pairs of dev, test and data.also_test."""
+    config, trees = recipe.data, recipe.model.reads_trees
+    dev, test = (_read_set(getattr(config, name), config, name, progress, trees) for name in ("dev", "test"))
+    if not dev:
+        raise DataError("no dev pairs are usable; data.dev must name a file with at least one pair")
+    return HeldOutSets(dev, test, {c.name: _read_set((c,), config, "also_test", progress, trees) for c in config.also_test})
+
+
+def _read_set(
     corpora: tuple[ParallelCorpusConfig, ...], config: TranslationData, name: str, progress: Progress, trees: bool
 ) -> TextPairs:
     pairs, reports = read_corpora(corpora, config, trees)
@@ -149,14 +165,29 @@ def _read_held_out(
     return pairs
 
 
-def _read_train(config: TranslationData, held_out: set[int], progress: Progress, trees: bool) -> list[CheckedCorpus]:
+def read_train(config: TranslationData, held_out: set[int], work: Work, progress: Progress, trees: bool) -> list[CheckedCorpus]:
+    """Return the training corpora, checked; `held_out` are the hashes of dev and test."""
     train = []
     for corpus in config.train:
-        train.append(check_corpus(corpus, config.check, config.languages, held_out, not progress.live, trees))
+        train.append(check_corpus(corpus, config.check, config.languages, held_out, work, trees))
         progress.say(train[-1].report.table(f"train: {corpus.name}"))
     if not sum(corpus.report.kept for corpus in train):
         raise DataError("no training pairs are left after checking; the table above says why each was dropped")
     return train
+
+
+def cached_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
+    """Return the tokenizers of a recipe; those that are trained come from the cache if they are there."""
+    config = recipe.tokenizer
+    if (
+        recipe.start is not None
+        or config is None
+        or any(one and one.file for one in (config.shared, config.source, config.target))
+    ):
+        return _make_tokenizers(recipe, train, progress)
+    texts = [corpus.key for corpus in train]
+    content = ["pairs", config.model_dump(mode="json"), texts, recipe.data.protect, recipe.data.glossary is None]
+    return cached_pair(content, lambda: _make_tokenizers(recipe, train, progress))
 
 
 def _make_tokenizers(recipe: TranslationRecipe[Any, Any], train: list[CheckedCorpus], progress: Progress) -> Tokenizers:
@@ -216,20 +247,17 @@ def _tokenise(
     recipe: TranslationRecipe[Any, Any],
     annotator: TermAnnotator | None,
     progress: Progress,
-) -> list[TokenPairs]:
+) -> list[TokenisedCorpus]:
     corpora, max_tokens = [], recipe.data.max_tokens
+    how = pair_format(recipe, annotator)
     for corpus in train:
-        pairs, too_long = tokenise_corpus(
-            corpus, tokenizers, max_tokens, not progress.live, recipe.source_format, recipe.data.protect, annotator
-        )
-        if too_long:
+        corpora.append(tokenise_corpus(corpus, tokenizers, how, Work(quiet=not progress.live)))
+        if too_long := corpora[-1].too_long:
             progress.warn(f"{too_long:,} pairs are longer than data.max_tokens={max_tokens} and are not used")
-        corpora.append(pairs)
-    if not sum(len(pairs) for pairs in corpora):
+    if not sum(len(corpus.pairs) for corpus in corpora):
         raise DataError(f"no training pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
     if annotator is not None:
-        begin = tokenizers.source.term_tokens[0]
-        terms = sum(int(np.count_nonzero(pairs.source.ids == begin)) for pairs in corpora)
+        terms = sum(corpus.terms for corpus in corpora)
         if not terms:
             raise DataError(
                 f"no training source is annotated: no pair has a term of {recipe.data.glossary} and its translation, or "
@@ -242,7 +270,7 @@ def _tokenise(
 def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRecipe[Any, Any]) -> TokenPairs:
     """Tokenise dev in memory, for its loss; without texts that are too long, as in training."""
     max_tokens = recipe.data.max_tokens
-    encoded = encode_pairs(dev, tokenizers, recipe.source_format, recipe.data.protect)
+    encoded = encode_pairs(dev, tokenizers, pair_format(recipe, None))
     short = [(s, t) for s, t in encoded if len(s) <= max_tokens and len(t) < max_tokens]
     if not short:
         raise DataError(f"no dev pairs are left: all are longer than data.max_tokens={max_tokens}; raise it")
@@ -250,9 +278,15 @@ def _tokenise_dev(dev: TextPairs, tokenizers: Tokenizers, recipe: TranslationRec
     return TokenPairs(token_texts(s for s, _ in short), token_texts(t for _, t in short), token_texts(heads) if heads else None)
 
 
-def _row_widths(wanted: int | None, corpora: list[TokenPairs]) -> tuple[int, int]:
-    """Return the widths of rows: wide enough for the longest text."""
-    most = max(max(max_length(pairs.source), max_length(pairs.target) + 1) for pairs in corpora)
+def pair_format(recipe: TranslationRecipe[Any, Any], annotator: TermAnnotator | None) -> PairFormat:
+    """Return how a recipe's pairs become token ids."""
+    return PairFormat(recipe.data.max_tokens, recipe.source_format, recipe.data.protect, annotator)
+
+
+def _row_widths(wanted: int | None, longest: list[tuple[int, int]], dev: TokenPairs) -> tuple[int, int]:
+    """Return the widths of rows: wide enough for the longest text of the training corpora and of dev."""
+    lengths = [*longest, (max_length(dev.source), max_length(dev.target))]
+    most = max(max(source, target + 1) for source, target in lengths)
     if wanted is not None and wanted < most:
         raise ConfigError(f"training.row_width {wanted} is less than the longest text, {most} tokens; raise it")
     width = wanted or max(-(-most // ROW_STEP) * ROW_STEP, 2 * ROW_STEP)

@@ -18,6 +18,8 @@ from qkv.data.corpora import Tokenizers
 from qkv.data.documents import Documents, tokenise_documents
 from qkv.data.held_out import hold_out
 from qkv.data.passages import TextBatchSettings
+from qkv.data.trained_tokenizers import cached_pair
+from qkv.data.workers import Work
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.folder.start import load_start, start_translator, trained_length
 from qkv.inference.spelling import with_spellings
@@ -32,6 +34,7 @@ from qkv.objectives import OBJECTIVES
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import PretrainingRecipe
 from qkv.text.documents import DocumentCounts, find_document_files, read_documents, shorten_file_list
+from qkv.text.input_files import WholeFile
 from qkv.text.open_vocabulary import check_whole_words
 from qkv.text.special_tokens import SENTINEL
 from qkv.text.tokenizer import MASK, Tokenizer, train_tokenizer
@@ -135,6 +138,7 @@ def batch_settings(recipe: PretrainingRecipe[Any, Any], tokenizer: Tokenizer, de
         eos=tokenizer.eos,
         pad=tokenizer.pad,
         one_text_per_row=recipe.model.one_text_per_row,
+        window=recipe.data.shuffle_window,
         fixed_shape=device.type == "cuda",
     )
 
@@ -150,13 +154,13 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     texts = [cached_digest(file) for file in files]
     check_texts(run, texts, accept_changes)
     saved = load_tokenizers(run)
-    tokenizer = saved.source if saved else _make_tokenizer(recipe, files, progress)
+    tokenizer = saved.source if saved else cached_tokenizer(recipe, files, progress)
     tokenizers = Tokenizers(tokenizer, tokenizer)
     if saved is None:
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
     save_config(run, recipe, tokenizers, texts, trained_length=trained_length(recipe.start, config.length))
-    train, counts = tokenise_files(recipe, files, tokenizer, quiet=not progress.live)
+    train, counts = tokenise_files(recipe, files, tokenizer, Work(quiet=not progress.live))
     sentences = f", {counts.sentences:,} sentences" if counts.sentences > counts.documents else ""
     progress.say(f"text: {counts.documents:,} documents{sentences}")
     if counts.lines_left_out:
@@ -189,10 +193,10 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
 
 
 def tokenise_files(
-    recipe: PretrainingRecipe[Any, Any], files: list[Path], tokenizer: Tokenizer, quiet: bool = True
+    recipe: PretrainingRecipe[Any, Any], files: list[WholeFile], tokenizer: Tokenizer, work: Work | None = None
 ) -> tuple[Documents, DocumentCounts]:
     """Tokenise documents as the objective reads them: as running text, or in sentences with word boundaries."""
-    return tokenise_documents(files, tokenizer, quiet, units=recipe.data.units, whole=recipe.objective.whole_documents)
+    return tokenise_documents(files, tokenizer, work or Work(), units=recipe.data.units, whole=recipe.objective.whole_documents)
 
 
 @contextlib.contextmanager
@@ -204,7 +208,24 @@ def named_in_errors(name: str) -> Iterator[None]:
         raise DataError(f"{name}: {error}") from None
 
 
-def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[Path], progress: Progress) -> Tokenizer:
+def cached_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[WholeFile], progress: Progress) -> Tokenizer:
+    """Return the tokenizer of a recipe; one that is trained comes from the cache if it is there."""
+    if recipe.start is not None or recipe.tokenizer is None or recipe.tokenizer.file is not None:
+        return _make_tokenizer(recipe, files, progress)
+    content = [
+        recipe.tokenizer.model_dump(mode="json"),
+        [cached_digest(file) for file in files],
+        recipe.objective.whole_documents,
+    ]
+
+    def make() -> Tokenizers:
+        made = _make_tokenizer(recipe, files, progress)
+        return Tokenizers(made, made)
+
+    return check_tokenizer(recipe, cached_pair(content, make).source, None)
+
+
+def _make_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[WholeFile], progress: Progress) -> Tokenizer:
     """Take the tokenizer of the run to start from, or train or load that of the recipe."""
     if recipe.start is not None:
         return check_tokenizer(recipe, read_run(Path(recipe.start))[1].source, recipe.start)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 from qkv.base.config import dump_yaml
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_folder
-from qkv.data.corpora import CHUNK, Tokenizers, check_corpus
+from qkv.data.corpora import Tokenizers, check_corpus
+from qkv.data.tokenised_pairs import CHUNK
 from qkv.data.tokens import chunks
+from qkv.data.workers import Work
 from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import CONFIG, WEIGHTS, read_recipe, save_config, save_tokenizers
 from qkv.jobs.prepared_pairs import UNFILTERED
@@ -76,7 +78,7 @@ def _used_ids(found: TranslatorRun, texts: Sequence[str | Path]) -> tuple[set[in
 def _pairs(recipe: Any, texts: Sequence[str | Path]) -> Iterator[tuple[str, str]]:
     for text in texts:
         corpus, trees = ParallelCorpusConfig(pairs=str(text)), recipe.model.reads_trees
-        yield from check_corpus(corpus, UNFILTERED, recipe.data.languages, set(), quiet=True, trees=trees)
+        yield from check_corpus(corpus, UNFILTERED, recipe.data.languages, set(), Work(), trees=trees)
 
 
 def _write(folder: Path, found: TranslatorRun, tokenizers: Tokenizers, weights: dict[str, Any]) -> None:

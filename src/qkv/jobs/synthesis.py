@@ -201,7 +201,7 @@ def _pairs_of(translator: Translator, chunk: list[TextLine], file: PairsFile) ->
             score = mean_logprob(output, made_of.decoding.length_penalty)
             unlikely = made_of.min_score is not None and score < made_of.min_score
             reason = problem or (f"score below {made_of.min_score:g}" if unlikely else "")
-            for source, target in check_pairs([TextPair(*sides, line.number, reason, line.file)], made_of.check, report):
+            for source, target, *_ in check_pairs([TextPair(*sides, line.number, reason, line.file)], made_of.check, report):
                 rows.append(f"{made_of.tag} {source}".lstrip() + f"\t{target}\t{score:.4f}\n")
     return "".join(rows)
 

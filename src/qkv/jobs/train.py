@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -44,6 +45,11 @@ def train(
     if not isinstance(out, str | Path):
         raise ConfigError(f"out must be the folder of the run, got {type(out).__name__}")
     run = Path(out)
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(out)):  # a path has lost one of the two slashes of a URL
+        raise ConfigError(
+            f"{out}: a run is trained in a folder of this machine; train it there, then copy it (aws s3 cp --recursive); "
+            "qkv.load and the commands that use a run read it at a URL"
+        )
     recipe = complete_recipe(resolve_recipe(recipe, settings))
     if not (is_run(run) and (run / RESULT).exists() and not differences(read_recipe(run), recipe)):
         check_inputs(recipe)

@@ -68,6 +68,8 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
         eos=data.tokenizers.target.eos,
         fixed=device.type == "cuda",
         one_text_per_row=recipe.model.one_text_per_row,
+        window=recipe.data.shuffle_window,
+        shards=[corpus.shards for corpus in data.tokenised],
     )
     validator = TranslationValidator(recipe, data, model, progress)
     before = validator.score_start(run) if recipe.start else None
@@ -87,9 +89,11 @@ def translation(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progre
 def _count_targets(data: PreparedPairs) -> np.ndarray:
     """Count the target tokens that the model learns to predict, the eos of each text among them. -> (V,)."""
     vocabulary = len(data.tokenizers.target)
-    counts = sum((count_tokens(pairs.target, np.arange(len(pairs)), vocabulary) for pairs in data.train), np.zeros(vocabulary))
-    lengths = np.concatenate([pairs.target.lengths(np.arange(len(pairs))) for pairs in data.train])
-    counts[data.tokenizers.target.eos] += counts.sum() * len(lengths) / max(1, lengths.sum())
+    counts, texts, tokens = np.zeros(vocabulary), 0, 0
+    for corpus in data.tokenised:
+        counts += count_tokens(corpus.pairs.target, corpus.sample(), vocabulary)
+        texts, tokens = texts + len(corpus.pairs), tokens + corpus.pairs.target.tokens
+    counts[data.tokenizers.target.eos] += counts.sum() * texts / max(1, tokens)
     return counts
 
 

@@ -81,6 +81,7 @@ class SpanCorruption(Translation, PretrainingObjective):
             widths=(source, target),
             eos=settings.eos,
             fixed=settings.fixed_shape,
+            window=settings.window,
         )
 
     def corrupt(self, texts: FlatTexts, rng: np.random.Generator) -> tuple[FlatTexts, FlatTexts]:

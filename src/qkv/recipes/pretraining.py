@@ -27,6 +27,7 @@ class DocumentsData(Config):
     dev: tuple[str, ...] = ()  # the same, scored during training; by default a part of the text is held out
     held_out: float = Field(default=0.005, gt=0, lt=1)  # share of the documents in that part, 500 at most
     length: int = Field(default=128, ge=8)  # tokens in a passage, and in a row
+    shuffle_window: int | None = Field(default=None, gt=0)  # documents (long ones: parts) shuffled at once; by default all
     units: Literal["words", "jieba"] = "words"  # masking units where the text marks no spans: words, Chinese ones by jieba
 
     @field_validator("text", "dev", mode="before")

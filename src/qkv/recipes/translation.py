@@ -34,6 +34,7 @@ class TranslationData(Config):
     protect: bool = False  # whether sentinels stand for placeholders, tags and addresses in training and translation
     glossary: str | None = None  # a file of terms; in pairs that have some, sources are annotated with the translations
     glossary_share: float = Field(default=0.5, gt=0, le=1)  # of the pairs with terms that are annotated
+    shuffle_window: int | None = Field(default=None, gt=0)  # pairs shuffled at once, in a random order of shards; by default all
     mixing_limit: int | None = Field(default=None, gt=0)  # pairs of one corpus in an epoch, at most: T5's artificial size K
 
     @field_validator("train", "dev", "test", "also_test", mode="before")

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -12,7 +12,7 @@ from pydantic import Field
 from rich.table import Table
 
 from qkv.base.config import Config
-from qkv.text.pair import UNDECODABLE, TextPair
+from qkv.text.pair import UNDECODABLE, TextPair, is_decodable
 from qkv.text.treebank import TextWithHeads
 
 EMPTY = "empty side"
@@ -123,18 +123,11 @@ def normalise(text: str) -> str:
     return text.strip()
 
 
-def check_pairs(
-    pairs: Iterable[TextPair],
-    rules: CheckConfig,
-    report: CheckReport,
-    held_out: Collection[int] = frozenset(),
-    seen: set[int] | None = None,
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs that pass, normalised, and count all in the report.
+def check_pairs(pairs: Iterable[TextPair], rules: CheckConfig, report: CheckReport) -> Iterator[TextPair]:
+    """Yield the pairs that pass by themselves, normalised, and count all in the report.
 
-    `held_out` are the `pair_hashes` of dev and test; corpora that share `seen` do not repeat each other's pairs.
+    Duplicates and pairs of dev or test are found later, over a whole corpus (data/duplicates.py).
     """
-    seen = set() if seen is None else seen
     for pair in pairs:
         report.read += 1
         # Normalising a hostile line can take long; after NFC at least a third of its length remains.
@@ -142,15 +135,16 @@ def check_pairs(
             report.drop(pair.problem or TOO_LONG, pair.line, pair.file)
             continue
         source, target = normalise(pair.source), normalise(pair.target)
-        if isinstance(pair.source, TextWithHeads):
-            source = TextWithHeads(source, pair.source.heads)
-        reason = (
-            pair.problem or _length_problem(source, target, rules) or _repetition(source, target, rules, report, held_out, seen)
-        )
+        reason = pair.problem or _length_problem(source, target, rules)
+        # Half of a surrogate pair, from an escape in JSON, cannot be written.
+        if not reason and not is_decodable(f"{source}{target}"):
+            reason = UNDECODABLE
         if reason:
             report.drop(reason, pair.line, pair.file)
-        else:
-            yield source, target
+            continue
+        if isinstance(pair.source, TextWithHeads):
+            source = TextWithHeads(source, pair.source.heads)
+        yield TextPair(source, target, pair.line, "", pair.file)
 
 
 def _length_problem(source: str, target: str, rules: CheckConfig) -> str:
@@ -169,34 +163,15 @@ def _length_problem(source: str, target: str, rules: CheckConfig) -> str:
     return ""
 
 
-def _repetition(
-    source: str, target: str, rules: CheckConfig, report: CheckReport, held_out: Collection[int], seen: set[int]
-) -> str:
-    """Return why a pair is a duplicate, or that it is in dev or test; "" if neither."""
-    try:
-        both = _hash(f"{source}\t{target}")
-    except UnicodeEncodeError:  # half of a surrogate pair, from an escape in JSON
-        return UNDECODABLE
-    if rules.duplicates == "drop":
-        if both in seen:
-            return DUPLICATE
-        seen.add(both)
-    if held_out and _hash(source) in held_out:
-        report.overlap += 1
-        report.overlap_pairs += both in held_out
-        if rules.overlap == "drop":
-            return OVERLAP
-    return ""
-
-
 def pair_hashes(pairs: Iterable[tuple[str, str]]) -> set[int]:
     """Return hashes of the sources and of the pairs of dev or test, given as normalised text."""
     found = set()
     for source, target in pairs:
-        found.add(_hash(source))
-        found.add(_hash(f"{source}\t{target}"))  # no normalised text holds a tab, so the two kinds differ
+        found.add(text_hash(source))
+        found.add(text_hash(f"{source}\t{target}"))  # no normalised text holds a tab, so the two kinds differ
     return found
 
 
-def _hash(text: str) -> int:
+def text_hash(text: str) -> int:
+    """Return 64 bits that stand for a text."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")

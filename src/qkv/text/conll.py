@@ -1,10 +1,10 @@
 """Tagged sentences in the columns of the CoNLL shared tasks: one word per line, a blank line after a sentence."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from qkv.base.errors import DataError
+from qkv.text.input_files import InputFile
 
 DOCUMENT = "-DOCSTART-"  # the word of a line between documents
 
@@ -40,7 +40,7 @@ def tag_type(tag: str) -> str:
     return tag.partition("-")[2]
 
 
-def read_conll(path: Path, lines: Iterator[tuple[int, str]], column: int | None, labelled: bool) -> Iterator[TaggedExample]:
+def read_conll(path: InputFile, lines: Iterator[tuple[int, str]], column: int | None, labelled: bool) -> Iterator[TaggedExample]:
     """Yield the sentences; the first column is the word, `column` (from 1, by default the last) its tag.
 
     Without labels all lines must have the same number of columns: texts of several words would be read as words with columns.
@@ -70,7 +70,7 @@ def read_conll(path: Path, lines: Iterator[tuple[int, str]], column: int | None,
         yield _sentence(path, begins, rows, column, labelled)
 
 
-def _sentence(path: Path, begins: int, rows: list[list[str]], column: int | None, labelled: bool) -> TaggedExample:
+def _sentence(path: InputFile, begins: int, rows: list[list[str]], column: int | None, labelled: bool) -> TaggedExample:
     index = -1 if column is None else column - 1
     tags = [row[index] for row in rows] if labelled else []
     return TaggedExample([row[0] for row in rows], tags, str(path), begins)

@@ -2,14 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
-from qkv.text.files import find_files, uncompressed_suffix
+from qkv.text.files import find_input_files, uncompressed_suffix
+from qkv.text.input_files import InputFile, WholeFile
 from qkv.text.message_catalogues import read_json_catalogues, read_mo, read_po
 from qkv.text.pair import PairReader, TextPair
 from qkv.text.table_layout import TableLayout, detect_layout
@@ -28,7 +28,7 @@ ONE_FILE: dict[str, PairReader] = {
     "tmx": read_tmx,
     "xliff": read_xliff,
 }
-TWO_FILES: dict[str, Callable[[Path, Path], Iterator[TextPair]]] = {"lines": read_aligned, "json": read_json_catalogues}
+TWO_FILES: dict[str, Callable[[InputFile, InputFile], Iterator[TextPair]]] = {"lines": read_aligned, "json": read_json_catalogues}
 # Readers that give other pairs than they did before; a number is raised so that no cached corpus of the older one is used.
 READER_VERSIONS = {"po": 2, "xliff": 2, "json": 2}
 TABLES = {"tsv": "\t", "csv": ","}  # with their usual delimiter
@@ -85,14 +85,18 @@ def read_pairs(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None =
     if trees:
         return _read_with_heads(corpus, languages)
     if corpus.pairs is not None:
-        files = find_files(corpus.pairs)
-        readers = [ONE_FILE[_format(file, corpus)] for file in files]
+        files = find_input_files(corpus.pairs)
+        readers = [ONE_FILE[format_of(file, corpus)] for file in files]
         streams = (read(file, corpus.columns, languages) for read, file in zip(readers, files, strict=True))
     else:
-        aligned = _aligned_files(corpus)
-        formats = [_format_of_two(*files, corpus) for files in aligned]
+        aligned = aligned_files(corpus)
+        formats = [format_of_two(*files, corpus) for files in aligned]
         streams = (TWO_FILES[name](*files) for name, files in zip(formats, aligned, strict=True))
-    pairs = itertools.chain.from_iterable(streams)
+    return with_prefix(itertools.chain.from_iterable(streams), corpus)
+
+
+def with_prefix(pairs: Iterator[TextPair], corpus: ParallelCorpusConfig) -> Iterator[TextPair]:
+    """Put the prefix of a corpus before each source."""
     if not corpus.prefix:
         return pairs
     prefix = corpus.prefix.strip()
@@ -106,7 +110,7 @@ def _read_with_heads(corpus: ParallelCorpusConfig, languages: tuple[str, str] | 
         )
     files = corpus_files(corpus)
     for file in files:
-        if corpus.pairs is None or _format(file, corpus) != "jsonl":
+        if corpus.pairs is None or format_of(file, corpus) != "jsonl":
             raise ConfigError(
                 f"{file}: the file has no heads, which this model's structural positions need; give pairs: "
                 "in JSON Lines, with heads"
@@ -114,17 +118,17 @@ def _read_with_heads(corpus: ParallelCorpusConfig, languages: tuple[str, str] | 
     return itertools.chain.from_iterable(read_jsonl(file, corpus.columns, languages, trees=True) for file in files)
 
 
-def corpus_files(corpus: ParallelCorpusConfig) -> list[Path]:
+def corpus_files(corpus: ParallelCorpusConfig) -> list[WholeFile]:
     """Return the files of a corpus, in order."""
     if corpus.pairs is not None:
-        return find_files(corpus.pairs)
-    return [file for files in _aligned_files(corpus) for file in files]
+        return find_input_files(corpus.pairs)
+    return [file for files in aligned_files(corpus) for file in files]
 
 
-def table_layouts(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> dict[Path, TableLayout]:
+def table_layouts(corpus: ParallelCorpusConfig, languages: tuple[str, str] | None) -> dict[WholeFile, TableLayout]:
     """Return how the CSV and TSV files of a corpus are read; refuse those whose columns must be named."""
-    files = find_files(corpus.pairs) if corpus.pairs is not None else []
-    defaults = {file: sign for file in files if (sign := TABLES.get(_format(file, corpus)))}
+    files = find_input_files(corpus.pairs) if corpus.pairs is not None else []
+    defaults = {file: sign for file in files if (sign := TABLES.get(format_of(file, corpus)))}
     return {file: detect_layout(file, sign, corpus.columns, languages) for file, sign in defaults.items()}
 
 
@@ -132,16 +136,16 @@ def reader_versions(corpus: ParallelCorpusConfig, languages: tuple[str, str] | N
     """Return the versions of a corpus's readers by format, without first versions, and layouts that those did not know."""
     layouts = [layout for layout in table_layouts(corpus, languages).values() if layout[:3] not in PLAIN_LAYOUTS]
     if corpus.pairs is not None:
-        formats = {_format(file, corpus) for file in find_files(corpus.pairs)}
+        formats = {format_of(file, corpus) for file in find_input_files(corpus.pairs)}
     else:
-        formats = {_format_of_two(*files, corpus) for files in _aligned_files(corpus)}
+        formats = {format_of_two(*files, corpus) for files in aligned_files(corpus)}
     versions: dict[str, Any] = {name: READER_VERSIONS[name] for name in sorted(formats & {*READER_VERSIONS})}
     return {**versions, "tables": layouts} if layouts else versions
 
 
-def _aligned_files(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:
+def aligned_files(corpus: ParallelCorpusConfig) -> list[tuple[WholeFile, WholeFile]]:
     """Return source and target files side by side; both globs must match the same number of files."""
-    sources, targets = find_files(corpus.source or ""), find_files(corpus.target or "")
+    sources, targets = find_input_files(corpus.source or ""), find_input_files(corpus.target or "")
     if len(sources) != len(targets):
         raise DataError(
             f"{corpus.source} matches {len(sources)} files, {corpus.target} matches {len(targets)}; "
@@ -150,7 +154,7 @@ def _aligned_files(corpus: ParallelCorpusConfig) -> list[tuple[Path, Path]]:
     return list(zip(sources, targets, strict=True))
 
 
-def _format(file: Path, corpus: ParallelCorpusConfig) -> str:
+def format_of(file: InputFile, corpus: ParallelCorpusConfig) -> str:
     name = corpus.format or _format_from_suffix(file)
     if name == "json":
         raise ConfigError(f"{file}: a JSON catalogue holds one language; give source: and target:, or say format: jsonl")
@@ -159,7 +163,7 @@ def _format(file: Path, corpus: ParallelCorpusConfig) -> str:
     return name
 
 
-def _format_of_two(source: Path, target: Path, corpus: ParallelCorpusConfig) -> str:
+def format_of_two(source: InputFile, target: InputFile, corpus: ParallelCorpusConfig) -> str:
     """Return the format of two files; any suffix may hold lines of text (a.en, a.de), except those of other formats."""
     if corpus.format is not None:
         return corpus.format
@@ -173,6 +177,6 @@ def _format_of_two(source: Path, target: Path, corpus: ParallelCorpusConfig) -> 
     return "lines"
 
 
-def _format_from_suffix(file: Path) -> str:
+def _format_from_suffix(file: InputFile) -> str:
     suffix = uncompressed_suffix(file).removeprefix(".")
     return OTHER_SUFFIXES.get(suffix, suffix)

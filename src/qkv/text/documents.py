@@ -8,16 +8,18 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.text.check import normalise
-from qkv.text.files import find_files, read_lines, uncompressed_suffix
+from qkv.text.files import find_input_files, read_lines, uncompressed_suffix
+from qkv.text.input_files import InputFile, WholeFile, file_size
+from qkv.text.pieces import PIECE, CorpusPiece, cut_lines, is_long
 from qkv.text.sentences import split_sentences
 from qkv.text.word_boundaries import Span
 
 FIRST = 5  # bad lines that are stored, and files that a message names
+SEARCHED = 1 << 16  # bytes read at once to find the end of a document
 LONGEST = 1 << 18  # characters; a longer document of a plain file comes in parts, as a file without blank lines would fill memory
 
 
@@ -26,7 +28,7 @@ class Document(NamedTuple):
 
     sentences: list[str]
     spans: list[list[Span]]  # entities and phrases of each sentence
-    file: Path
+    file: InputFile
     line: int  # its first line
     continues: bool = False  # whether it continues the document before it, which was too long for one
 
@@ -41,33 +43,67 @@ class DocumentCounts:
     undecodable: list[tuple[str, int]] = field(default_factory=list)  # file, line
 
 
-def find_document_files(patterns: Iterable[str]) -> list[Path]:
+def find_document_files(patterns: Iterable[str]) -> list[WholeFile]:
     """Return the files that match paths and globs, each once, in the order given."""
-    return list(dict.fromkeys(path for pattern in patterns for path in find_files(pattern)))
+    return list(dict.fromkeys(path for pattern in patterns for path in find_input_files(pattern)))
 
 
-def shorten_file_list(files: Sequence[Path]) -> str:
+def shorten_file_list(files: Sequence[InputFile]) -> str:
     """Return the first few files and the number of the others, for a message."""
     named = ", ".join(map(str, files[:FIRST]))
     return f"{named} and {len(files) - FIRST:,} more" if len(files) > FIRST else named
 
 
-def read_documents(files: Sequence[Path], counts: DocumentCounts, whole: bool = False) -> Iterator[Document]:
+def read_documents(files: Sequence[InputFile], counts: DocumentCounts, whole: bool = False) -> Iterator[Document]:
     """Yield the documents, long ones in parts, none empty; the end of a file also ends a document.
 
     With `whole`, a document is its unchanged text as one sentence, without spans.
     """
     for file in files:
-        read = _read_records if uncompressed_suffix(file) == ".jsonl" else _read_plain
-        for document in read(file, counts, whole):
-            counts.documents += not document.continues
-            counts.sentences += len(document.sentences)
-            yield document
+        yield from read_file(file, counts, whole)
+    refuse_empty(files, counts)
+
+
+def read_file(file: InputFile, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
+    """Yield the documents of one file, or of a piece of one, which may have none."""
+    read = _read_records if _has_records(file) else _read_plain
+    for document in read(file, counts, whole):
+        counts.documents += not document.continues
+        counts.sentences += len(document.sentences)
+        yield document
+
+
+def refuse_empty(files: Sequence[InputFile], counts: DocumentCounts) -> None:
+    """Refuse files without a document."""
     if not counts.documents:
         raise DataError(f"{shorten_file_list(files)}: no text was found; give lines of UTF-8 text")
 
 
-def _read_plain(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
+def _has_records(file: InputFile) -> bool:
+    return uncompressed_suffix(file) == ".jsonl"
+
+
+def cut_documents(file: WholeFile) -> list[CorpusPiece]:
+    """Return the pieces of a file, none of which begins inside a document; one without blank lines is one piece."""
+    if _has_records(file) or not is_long(file):
+        return cut_lines(file)
+    size, starts = file_size(file) or 0, [0]
+    with file.open("rb", buffering=SEARCHED) as opened:
+        for wanted in range(PIECE, size, PIECE):
+            if wanted <= starts[-1]:  # a long document reaches beyond it
+                continue
+            opened.seek(wanted - 1)
+            opened.readline()
+            while (line := opened.readline()) and line.strip():
+                pass
+            if opened.tell() < size:
+                starts.append(opened.tell())
+    if len(starts) == 1:
+        return [CorpusPiece((str(file),))]
+    return [CorpusPiece((str(file),), (span,)) for span in zip(starts, [*starts[1:], size], strict=True)]
+
+
+def _read_plain(file: InputFile, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
     sentences: list[str] = []  # with `whole`, lines
     first_line = size = 0
     continues = False
@@ -84,13 +120,13 @@ def _read_plain(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Doc
         yield _document(sentences, file, first_line, continues, whole)
 
 
-def _document(parts: list[str], file: Path, line: int, continues: bool, whole: bool) -> Document:
+def _document(parts: list[str], file: InputFile, line: int, continues: bool, whole: bool) -> Document:
     """Build a document from its sentences; with `whole`, from its lines, after a line break if it continues another."""
     parts = ["\n" * continues + "\n".join(parts)] if whole else parts
     return Document(parts, [[] for _ in parts], file, line, continues)
 
 
-def _decoded(file: Path, counts: DocumentCounts) -> Iterator[tuple[int, str]]:
+def _decoded(file: InputFile, counts: DocumentCounts) -> Iterator[tuple[int, str]]:
     """Yield the lines and their numbers; lines that are not UTF-8 are left out and counted."""
     for number, line in enumerate(read_lines(file), 1):
         if line is not None:
@@ -107,7 +143,7 @@ def normalised_sentences(line: str) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def _read_records(file: Path, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
+def _read_records(file: InputFile, counts: DocumentCounts, whole: bool) -> Iterator[Document]:
     for number, line in _decoded(file, counts):
         try:
             text, spans = _record(line)

@@ -11,7 +11,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
@@ -20,7 +19,8 @@ from qkv.base.config import Config
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.check import normalise
 from qkv.text.conll import TaggedExample, read_conll
-from qkv.text.files import find_files, read_lines, uncompressed_suffix
+from qkv.text.files import find_input_files, read_lines, uncompressed_suffix
+from qkv.text.input_files import InputFile
 from qkv.text.pair import is_decodable
 from qkv.text.squad import Question, read_squad
 from qkv.text.treebank import read_conllu, read_heads, read_tagged_records
@@ -110,7 +110,7 @@ def read_examples(readers: Mapping[str, "ExampleReader"], config: ExamplesConfig
 
     >>> read_examples(Classification.readers, ExamplesConfig(files="test.tsv"))
     """
-    files = list(dict.fromkeys(path for pattern in config.files for path in find_files(pattern)))
+    files = list(dict.fromkeys(path for pattern in config.files for path in find_input_files(pattern)))
     examples: list[Any] = [
         example for path in files for example in _find_reader(readers, path, config, labelled)(path, config, labelled)
     ]
@@ -157,10 +157,10 @@ def check_labels(examples: Sequence[Any], labels: Sequence[str]) -> None:
                 raise DataError(f"{example.line_of(index)}: the label {label!r} is not in the training examples; {hint}")
 
 
-ExampleReader = Callable[[Path, ExamplesConfig, bool], Iterator[Example]]
+ExampleReader = Callable[[InputFile, ExamplesConfig, bool], Iterator[Example]]
 
 
-def _find_reader(readers: Mapping[str, ExampleReader], path: Path, config: ExamplesConfig, labelled: bool) -> ExampleReader:
+def _find_reader(readers: Mapping[str, ExampleReader], path: InputFile, config: ExamplesConfig, labelled: bool) -> ExampleReader:
     """Return the reader for a file; its format must be one of the task's."""
     suffix = uncompressed_suffix(path).removeprefix(".")
     readers = {name: reader for name, reader in readers.items() if name != "lines" or not labelled}
@@ -175,7 +175,7 @@ def _find_reader(readers: Mapping[str, ExampleReader], path: Path, config: Examp
     return readers[name]
 
 
-def _read_lines(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+def _read_lines(path: InputFile, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
     """Read one text per line."""
     if config.pair is not None:
         raise ConfigError(f"{path}: a line holds one text, and pairs are wanted; give a table, and say --set data.format=tsv")
@@ -185,7 +185,7 @@ def _read_lines(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[
         yield _example(path, line, {"text": content})
 
 
-def _read_lines_of_words(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TaggedExample]:
+def _read_lines_of_words(path: InputFile, config: ExamplesConfig, labelled: bool) -> Iterator[TaggedExample]:
     """Read one text per line, with spaces between its words."""
     for line, content in _lines(path):
         if not content.strip():
@@ -194,18 +194,18 @@ def _read_lines_of_words(path: Path, config: ExamplesConfig, labelled: bool) -> 
         yield TaggedExample(words, [], str(path), line, [line] * len(words))
 
 
-def _read_tsv(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+def _read_tsv(path: InputFile, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
     """Read cells between tabs; quotes have no meaning."""
     rows = ((number, line.split("\t")) for number, line in _lines(path))
     return _read_rows(path, rows, config, labelled)
 
 
-def _read_csv(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+def _read_csv(path: InputFile, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
     """Read cells between commas, quoted if they hold commas, quotes or line ends."""
     return _read_rows(path, _csv_rows(path), config, labelled)
 
 
-def _csv_rows(path: Path) -> Iterator[Row]:
+def _csv_rows(path: InputFile) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_CELL)
     # The csv module treats \r as a line end; here it is white space.
     reader = csv.reader((line.replace("\r", " ") + "\n" for _, line in _lines(path)), strict=True)
@@ -218,7 +218,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _lines(path: InputFile) -> Iterator[tuple[int, str]]:
     """Yield the lines with their numbers; all must be UTF-8."""
     for number, line in enumerate(read_lines(path), 1):
         if line is None:
@@ -226,7 +226,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line.removesuffix("\r")
 
 
-def _read_rows(path: Path, rows: Iterator[Row], config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+def _read_rows(path: InputFile, rows: Iterator[Row], config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
     """Yield an example from each row; blank lines are skipped if there are labels."""
     first = next(rows, None)
     if first is None:
@@ -261,7 +261,7 @@ def _wanted(config: ExamplesConfig, labelled: bool) -> dict[str, str]:
     return {key: name for key, name in names.items() if name is not None}
 
 
-def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int = 1, without: str = "") -> None:
+def _refuse_missing(path: InputFile, key: str, name: str, there: list[str], line: int = 1, without: str = "") -> None:
     found = ", ".join(there)[:SHOWN] or "none"
     raise DataError(
         f"{path}, line {line}: no column {name!r} for the {key}; there are: {found}; "
@@ -269,13 +269,13 @@ def _refuse_missing(path: Path, key: str, name: str, there: list[str], line: int
     )
 
 
-def _refuse_blank(path: Path, line: int, hint: str = "") -> None:
+def _refuse_blank(path: InputFile, line: int, hint: str = "") -> None:
     raise DataError(
         f"{path}, line {line}: it is blank, and every line needs a text to predict on; fill it in, or take it out{hint}"
     )
 
 
-def _read_jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
+def _read_jsonl(path: InputFile, config: ExamplesConfig, labelled: bool) -> Iterator[TextExample]:
     """Read one JSON object per line."""
     wanted = _wanted(config, labelled)
     for line, record in _records(path, labelled):
@@ -291,7 +291,7 @@ def _read_jsonl(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[
         yield example
 
 
-def _records(path: Path, labelled: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+def _records(path: InputFile, labelled: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield JSON objects and their lines."""
     for line, content in _lines(path):
         if not content.strip():
@@ -307,7 +307,7 @@ def _records(path: Path, labelled: bool) -> Iterator[tuple[int, dict[str, Any]]]
         yield line, record
 
 
-def _example(path: Path, line: int, cells: dict[str, str]) -> TextExample:
+def _example(path: InputFile, line: int, cells: dict[str, str]) -> TextExample:
     cells = {key: normalise(cell) for key, cell in cells.items()}
     for key, cell in cells.items():
         if not cell:
@@ -332,7 +332,7 @@ def is_number(label: str) -> bool:
 def _with_numbers(reader: ExampleReader) -> ExampleReader:
     """Return a reader whose labels must be numbers."""
 
-    def read(path: Path, config: ExamplesConfig, labelled: bool) -> Iterator[Example]:
+    def read(path: InputFile, config: ExamplesConfig, labelled: bool) -> Iterator[Example]:
         for example in reader(path, config, labelled):
             for label in example.labels:
                 if not is_number(label):

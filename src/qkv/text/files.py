@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from qkv.base.errors import ConfigError, DataError
+from qkv.base.urls import is_url, list_files
+from qkv.text.input_files import InputFile, UrlFile, WholeFile
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 16
@@ -28,8 +30,22 @@ NOT_TEXT = {  # first bytes of files that are not UTF-8 text
 }
 
 
+def find_input_files(pattern: str) -> list[WholeFile]:
+    """Return the files that match a path, a glob or a URL (which may hold a glob too), sorted; at least one."""
+    if not is_url(pattern):
+        return [*find_files(pattern)]
+    found = list_files(pattern)
+    if not found:
+        raise DataError(f"{pattern}: no such file there; check the address, and that you may list its folder")
+    if found != [pattern] and not any(sign in pattern for sign in "*?["):
+        raise DataError(f"{pattern}: is a folder; name a file in it, or several such as {pattern.rstrip('/')}/*.tsv")
+    return [UrlFile(url) for url in found]
+
+
 def find_files(pattern: str) -> list[Path]:
-    """Return the files that match a path or a glob, sorted; at least one."""
+    """Return the files on this machine that match a path or a glob, sorted; at least one."""
+    if is_url(pattern):
+        raise DataError(f"{pattern}: a file on this machine is wanted here; fetch it, and give its path")
     path = Path(pattern).expanduser()
     try:
         root = Path(path.anchor)
@@ -45,18 +61,19 @@ def find_files(pattern: str) -> list[Path]:
     return files
 
 
-def uncompressed_suffix(path: Path) -> str:
+def uncompressed_suffix(path: InputFile) -> str:
     """Return the suffix that shows the format: .tsv for both a.tsv and a.tsv.gz."""
     return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
 
 
 @contextlib.contextmanager
-def open_uncompressed(path: Path) -> Iterator[io.BufferedReader]:
+def open_uncompressed(path: InputFile) -> Iterator[io.BufferedReader]:
     """Open a file for reading its uncompressed bytes; errors become a DataError."""
     try:
-        raw = DECOMPRESSORS[path.suffix](path) if path.suffix in DECOMPRESSORS else path.open("rb", buffering=0)
-        with io.BufferedReader(raw, BLOCK) as file:  # a large buffer, as gzip and lzma read lines slowly
-            yield file
+        with path.open("rb", buffering=0) as packed:
+            raw: Any = DECOMPRESSORS[path.suffix](packed) if path.suffix in DECOMPRESSORS else packed
+            with io.BufferedReader(raw, BLOCK) as file:  # a large buffer, as gzip and lzma read lines slowly
+                yield file
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except IsADirectoryError:
@@ -72,13 +89,15 @@ def open_uncompressed(path: Path) -> Iterator[io.BufferedReader]:
 class _Zstd(io.RawIOBase):
     """The uncompressed bytes of a .zst file; zstandard's own reader accepts a truncated file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         try:
             import zstandard
         except ImportError:
-            raise ConfigError(f"{path}: reading .zst needs zstandard: pip install 'qkv[data]'") from None
+            raise ConfigError(
+                f"{getattr(file, 'name', 'the file')}: reading .zst needs zstandard: pip install 'qkv[data]'"
+            ) from None
         self.library: Any = zstandard
-        self.file: BinaryIO = path.open("rb")
+        self.file = file
         self.frame: Any = None
         self.packed = b""
         self.ready = memoryview(b"")
@@ -111,15 +130,11 @@ class _Zstd(io.RawIOBase):
             self.frame = None
         return True
 
-    def close(self) -> None:
-        self.file.close()
-        super().close()
+
+DECOMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstd}
 
 
-DECOMPRESSORS: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _Zstd}
-
-
-def read_lines(path: Path) -> Iterator[str | None]:
+def read_lines(path: InputFile) -> Iterator[str | None]:
     """Yield the lines of a text file without their "\\n"; None for a line that is not UTF-8."""
     for line in read_byte_lines(path):
         try:
@@ -128,14 +143,14 @@ def read_lines(path: Path) -> Iterator[str | None]:
             yield None
 
 
-def read_byte_lines(path: Path) -> Iterator[bytes]:
+def read_byte_lines(path: InputFile) -> Iterator[bytes]:
     """Yield the lines of a text file as bytes, without their "\\n" and without a byte order mark."""
     with _open_text(path) as file:
         for line in file:
             yield line[:-1] if line.endswith(b"\n") else line
 
 
-def read_byte_chunks(path: Path, longest: int) -> Iterator[bytes]:
+def read_byte_chunks(path: InputFile, longest: int) -> Iterator[bytes]:
     """Yield the lines of a text file as bytes, each with "\\n".
 
     A line of more than `longest` bytes comes in parts of whole words.
@@ -160,7 +175,7 @@ def _word_end(part: bytes) -> int:
 
 
 @contextlib.contextmanager
-def _open_text(path: Path) -> Iterator[io.BufferedReader]:
+def _open_text(path: InputFile) -> Iterator[io.BufferedReader]:
     """Open a text file after its byte order mark, if it has one; refuse binary files."""
     with open_uncompressed(path) as file:
         _refuse_binary(path, file.peek(BLOCK)[:BLOCK])
@@ -169,7 +184,7 @@ def _open_text(path: Path) -> Iterator[io.BufferedReader]:
         yield file
 
 
-def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> str:
+def read_text(path: InputFile, encoding: str = "utf-8", errors: str = "strict") -> str:
     """Read a whole text file, for formats that cannot be read by line."""
     with open_uncompressed(path) as file:
         content = file.read()
@@ -180,7 +195,7 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
         raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert it with iconv") from None
 
 
-def _refuse_binary(path: Path, block: bytes, encoding: str = "utf-8") -> None:
+def _refuse_binary(path: InputFile, block: bytes, encoding: str = "utf-8") -> None:
     """Refuse a file whose first bytes are not text."""
     for start, advice in NOT_TEXT.items():
         if block.startswith(start):

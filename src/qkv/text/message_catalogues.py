@@ -6,11 +6,11 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
 from qkv.text.files import open_uncompressed, read_text
+from qkv.text.input_files import InputFile
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable, is_reversed
 from qkv.text.translatable.file import FileText
 from qkv.text.translatable.json_catalogue import metadata_keys
@@ -30,7 +30,7 @@ class _Header:
     plural: int = 1
 
 
-def read_po(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_po(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read messages and their translations; a plural gives two pairs, an obsolete message none."""
     with open_uncompressed(path) as file:
         encoding = declared_encoding(file.read(8192))
@@ -55,7 +55,9 @@ def _singular_and_plural(one: str, many: str | None, forms: list[str], header: _
     yield many, forms[plural]
 
 
-def _directed_pair(pair: tuple[str, str], names: SideNames, header: _Header, line: int, problem: str, path: Path) -> TextPair:
+def _directed_pair(
+    pair: tuple[str, str], names: SideNames, header: _Header, line: int, problem: str, path: InputFile
+) -> TextPair:
     """Return the pair in the direction that the user named."""
     if not is_decodable("".join(pair)):
         return TextPair("", "", line, UNDECODABLE, str(path))
@@ -75,7 +77,7 @@ def _read_header(text: str) -> _Header:
         return _Header(language)
 
 
-def read_mo(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_mo(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read messages and translations of a compiled catalogue, which has no fuzzy or obsolete messages."""
     with open_uncompressed(path) as file:
         content = file.read()
@@ -107,7 +109,7 @@ def _mo_text(content: bytes, order: str, offset: int) -> bytes:
     return text
 
 
-def read_json_catalogues(source: Path, target: Path) -> Iterator[TextPair]:
+def read_json_catalogues(source: InputFile, target: InputFile) -> Iterator[TextPair]:
     """Read texts with the same key in two JSON files; a key of only one file is a problem."""
     left, right = flatten_json(source), flatten_json(target)
     if left and not left.keys() & right.keys():
@@ -120,7 +122,7 @@ def read_json_catalogues(source: Path, target: Path) -> Iterator[TextPair]:
             yield TextPair("", "", number, "key missing in source", str(target))
 
 
-def flatten_json(path: Path) -> dict[str, str]:
+def flatten_json(path: InputFile) -> dict[str, str]:
     """Return the texts of a JSON catalogue by outer.inner.key, without the metadata of an ARB file."""
     text = read_text(path)
     try:

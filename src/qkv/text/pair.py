@@ -1,10 +1,10 @@
 """Pairs of texts with their file and line, as every reader of a parallel corpus yields them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.base.errors import ConfigError
+from qkv.text.input_files import InputFile
 
 UNDECODABLE = "undecodable bytes"
 
@@ -21,7 +21,7 @@ class TextPair(NamedTuple):
     file: str = ""
 
 
-PairReader = Callable[[Path, SideNames, SideNames], Iterator[TextPair]]  # file, columns, languages
+PairReader = Callable[[InputFile, SideNames, SideNames], Iterator[TextPair]]  # file, columns, languages
 
 
 def as_side_names(name: str, value: Any) -> SideNames:

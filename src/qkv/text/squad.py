@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.text.files import read_text
+from qkv.text.input_files import InputFile
 from qkv.text.pair import is_decodable
 
 SHOWN = 60  # characters of an answer in an error
@@ -36,7 +36,7 @@ class Question(NamedTuple):
         return []  # answers are no names
 
 
-def read_squad(path: Path, labelled: bool) -> Iterator[Question]:
+def read_squad(path: InputFile, labelled: bool) -> Iterator[Question]:
     """Yield the questions; with `labelled`, each must have a list of answers, which may be empty."""
     try:
         content = json.loads(read_text(path))
@@ -57,13 +57,13 @@ def read_squad(path: Path, labelled: bool) -> Iterator[Question]:
                 yield question
 
 
-def _list_in(path: Path, where: str, record: Any, key: str) -> list[Any]:
+def _list_in(path: InputFile, where: str, record: Any, key: str) -> list[Any]:
     if not isinstance(record, dict) or not isinstance(record.get(key), list):
         raise DataError(f"{path}, {where}: not SQuAD's JSON: no list {key!r}")
     return record[key]
 
 
-def _question(record: Any, paragraph: dict[str, Any], path: Path, number: int, index: int, labelled: bool) -> Question:
+def _question(record: Any, paragraph: dict[str, Any], path: InputFile, number: int, index: int, labelled: bool) -> Question:
     where = f"{path}, article {number}, paragraph {index}"
     try:
         context, text = paragraph["context"], record["question"]

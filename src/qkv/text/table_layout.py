@@ -4,11 +4,11 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from qkv.base.errors import DataError
 from qkv.text.files import read_byte_lines
+from qkv.text.input_files import InputFile
 from qkv.text.pair import SideNames
 from qkv.text.table_header import Sides, find_sides
 
@@ -50,7 +50,7 @@ class _Candidate(NamedTuple):
         return self.share > 0, self.sides is not None, self.sound, round(self.share, 1), -self.width
 
 
-def detect_layout(path: Path, default: str, columns: SideNames, languages: SideNames) -> TableLayout:
+def detect_layout(path: InputFile, default: str, columns: SideNames, languages: SideNames) -> TableLayout:
     """Return the layout of a file that its name or format says to be CSV (`default` is a comma) or TSV (a tab).
 
     Raise a DataError where more than two columns could be the sides.
@@ -114,7 +114,7 @@ def _split(lines: Sequence[str], delimiter: str, quoted: bool, columns: SideName
     return _Candidate(delimiter, quoted, rows, sound, width, count / len(full) if width > 1 else 0.0, sides)
 
 
-def _choose_columns(path: Path, found: _Candidate, names: tuple[str, ...], columns: SideNames) -> tuple[int, int]:
+def _choose_columns(path: InputFile, found: _Candidate, names: tuple[str, ...], columns: SideNames) -> tuple[int, int]:
     """Return the indices of the two sides, by `columns`, by the header, or because there are only two."""
     if not names:
         return 0, 1
@@ -135,7 +135,7 @@ def _choose_columns(path: Path, found: _Candidate, names: tuple[str, ...], colum
     return 0, 1
 
 
-def refuse_missing(path: Path, wanted: Sequence[str], names: Sequence[str]) -> None:
+def refuse_missing(path: InputFile, wanted: Sequence[str], names: Sequence[str]) -> None:
     """Refuse columns that a file does not have."""
     for name in wanted:
         if name not in names and not (name.isdigit() and 1 <= int(name) <= len(names)):
@@ -143,7 +143,7 @@ def refuse_missing(path: Path, wanted: Sequence[str], names: Sequence[str]) -> N
             raise DataError(f"{path}: no column {name!r}; it has {found[:200]}; name two of them in columns:")
 
 
-def text_lines(path: Path) -> Iterator[str]:
+def text_lines(path: InputFile) -> Iterator[str]:
     """Yield the lines of a file as the csv module reads them."""
     for raw in read_byte_lines(path):
         # Bytes that are not UTF-8 pass as lone surrogates, so that the quotes around them still count.

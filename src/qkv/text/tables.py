@@ -4,11 +4,11 @@ import csv
 import itertools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.text.files import COMPRESSED, read_lines
+from qkv.text.input_files import InputFile
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable
 from qkv.text.table_layout import LONGEST_CELL, TableLayout, detect_layout, refuse_missing, text_lines
 from qkv.text.treebank import TextWithHeads
@@ -18,7 +18,7 @@ NOT_TEXT = "field missing or not text"
 Row = tuple[int, list[str] | None]  # line, cells; None if the line cannot be decoded
 
 
-def read_aligned(source: Path, target: Path) -> Iterator[TextPair]:
+def read_aligned(source: InputFile, target: InputFile) -> Iterator[TextPair]:
     """Read two files line by line; raise a DataError with both counts if one ends before the other."""
     ended: Any = object()
     file = str(source)
@@ -37,23 +37,23 @@ def read_aligned(source: Path, target: Path) -> Iterator[TextPair]:
             yield TextPair(left, right, number, "", file)
 
 
-def read_tsv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_tsv(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read cells between tabs; quotes belong to the text, unless all show that they do not."""
-    return _read_table(path, detect_layout(path, "\t", columns, languages))
+    return read_table(path, detect_layout(path, "\t", columns, languages))
 
 
-def read_csv(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_csv(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read cells between commas, semicolons or tabs, quoted if they hold these, quotes or line ends."""
-    return _read_table(path, detect_layout(path, ",", columns, languages))
+    return read_table(path, detect_layout(path, ",", columns, languages))
 
 
-def _read_table(path: Path, layout: TableLayout) -> Iterator[TextPair]:
-    """Yield the two wanted cells of each row below the header."""
+def read_table(path: InputFile, layout: TableLayout, begins: bool = True) -> Iterator[TextPair]:
+    """Yield the two wanted cells of each row, below the header if the first row `begins` the file."""
     left, right = layout.columns
     width = max(left, right) + 1
     file = str(path)
     rows = _csv_rows(path, layout.delimiter) if layout.quoted else _plain_rows(path, layout.delimiter)
-    for line, cells in itertools.islice(rows, 1 if layout.header else 0, None):
+    for line, cells in itertools.islice(rows, 1 if layout.header and begins else 0, None):
         if cells is None:
             yield TextPair("", "", line, UNDECODABLE, file)
         elif len(cells) >= width:
@@ -64,12 +64,12 @@ def _read_table(path: Path, layout: TableLayout) -> Iterator[TextPair]:
             yield TextPair("", "", line, f"fewer than {width} columns", file)
 
 
-def _plain_rows(path: Path, delimiter: str) -> Iterator[Row]:
+def _plain_rows(path: InputFile, delimiter: str) -> Iterator[Row]:
     for number, line in enumerate(read_lines(path), 1):
         yield number, None if line is None else line.split(delimiter)
 
 
-def _csv_rows(path: Path, delimiter: str) -> Iterator[Row]:
+def _csv_rows(path: InputFile, delimiter: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_CELL)
     reader = csv.reader(text_lines(path), delimiter=delimiter)
     line = 1
@@ -81,7 +81,7 @@ def _csv_rows(path: Path, delimiter: str) -> Iterator[Row]:
         raise DataError(f"{path}, line {line}: not valid CSV ({error}); is a quote opened and never closed?") from None
 
 
-def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNames) -> tuple[str, str]:
+def _choose(path: InputFile, names: list[str], columns: SideNames, languages: SideNames) -> tuple[str, str]:
     """Return the names of the two sides among the fields."""
     if columns:
         refuse_missing(path, columns, names)
@@ -95,13 +95,15 @@ def _choose(path: Path, names: list[str], columns: SideNames, languages: SideNam
     raise DataError(f"{path}: which two columns are source and target? it has {found[:200]}; name two in columns:")
 
 
-def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool = False) -> Iterator[TextPair]:
+def read_jsonl(
+    path: InputFile, columns: SideNames, languages: SideNames, trees: bool = False, chosen: SideNames = None
+) -> Iterator[TextPair]:
     """Read one JSON object (or list) per line; `a.b` names a nested field.
 
-    With `trees`, sources have heads, which are checked.
+    The first record decides the fields of the two sides, unless they are `chosen`. With `trees`, sources have heads, which are
+    checked.
     """
     file = str(path)
-    chosen: SideNames = None
     for number, line in enumerate(read_lines(path), 1):
         if line is None or not line.strip():
             yield TextPair("", "", number, UNDECODABLE if line is None else "", file)
@@ -112,8 +114,7 @@ def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool
             yield TextPair("", "", number, "not valid JSON", file)
             continue
         if chosen is None:
-            names = languages or (("1", "2") if isinstance(record, list) else None)
-            chosen = _choose(path, _field_names(record), columns, names)
+            chosen = _choose_fields(path, record, columns, languages)
         source, target = _field(record, chosen[0]), _field(record, chosen[1])
         if isinstance(source, str) and isinstance(target, str):
             if trees:
@@ -121,6 +122,22 @@ def read_jsonl(path: Path, columns: SideNames, languages: SideNames, trees: bool
             yield TextPair(source, target, number, "", file)
         else:
             yield TextPair("", "", number, NOT_TEXT, file)
+
+
+def first_fields(path: InputFile, columns: SideNames, languages: SideNames) -> SideNames:
+    """Return the fields of the two sides, which the first record of a JSONL file decides; None if there is none."""
+    for line in read_lines(path):
+        try:
+            record = json.loads(line or "")
+        except (ValueError, RecursionError):
+            continue
+        return _choose_fields(path, record, columns, languages)
+    return None
+
+
+def _choose_fields(path: InputFile, record: Any, columns: SideNames, languages: SideNames) -> tuple[str, str]:
+    names = languages or (("1", "2") if isinstance(record, list) else None)
+    return _choose(path, _field_names(record), columns, names)
 
 
 def _field_names(record: Any) -> list[str]:
@@ -144,7 +161,7 @@ def _field(record: Any, name: str) -> Any:
     return _field(record.get(outer), inner) if dot else None
 
 
-def read_parquet(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_parquet(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read two columns of a Parquet file, a batch of rows at a time; `a.b` names a field of a struct column."""
     try:
         import pyarrow as arrow
@@ -154,14 +171,14 @@ def read_parquet(path: Path, columns: SideNames, languages: SideNames) -> Iterat
     if path.suffix in COMPRESSED:
         raise DataError(f"{path}: Parquet has its own compression; decompress the {path.suffix} first")
     try:
-        with parquet.ParquetFile(path) as table:
+        with path.open("rb") as file, parquet.ParquetFile(file) as table:
             yield from _parquet_pairs(path, table, columns, languages)
     except (arrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0][:150]
         raise DataError(f"{path}: cannot be read as Parquet: {reason}") from None
 
 
-def _parquet_pairs(path: Path, table: Any, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def _parquet_pairs(path: InputFile, table: Any, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     names = [name for field in table.schema_arrow for name in _struct_names(field)]
     chosen = _choose(path, names, columns, languages)
     file = str(path)

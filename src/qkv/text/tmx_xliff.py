@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NoReturn
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -10,6 +9,7 @@ from xml.parsers import expat
 
 from qkv.base.errors import DataError
 from qkv.text.files import open_uncompressed
+from qkv.text.input_files import InputFile
 from qkv.text.pair import SideNames, TextPair, match_language, same_language
 
 # Inline elements that hold code of the original document, not text.
@@ -19,7 +19,7 @@ NOT_FOR_TRANSLATION = 'marked translate="no"'
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-def read_tmx(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_tmx(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read a pair from each unit that has both languages."""
     names = columns or languages
     found: dict[str, None] = {}  # languages of all units, in order
@@ -54,7 +54,7 @@ def _variants(unit: Element) -> dict[str, str]:
     return texts
 
 
-def _two_languages(path: Path, variants: dict[str, str], first: str) -> tuple[str, str]:
+def _two_languages(path: InputFile, variants: dict[str, str], first: str) -> tuple[str, str]:
     """Return source and target if the user named none; the first unit must have exactly two languages."""
     if len(variants) != 2:
         raise DataError(f"{path}: which languages? it has {', '.join(variants) or 'none'}; name two in columns:")
@@ -62,7 +62,7 @@ def _two_languages(path: Path, variants: dict[str, str], first: str) -> tuple[st
     return (right, left) if same_language(right, first) and not same_language(left, first) else (left, right)
 
 
-def read_xliff(path: Path, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
+def read_xliff(path: InputFile, columns: SideNames, languages: SideNames) -> Iterator[TextPair]:
     """Read a pair from each trans-unit (1.2) or segment (2.0)."""
     for number, (unit, above) in enumerate(_units(path, {"trans-unit", "segment"}), 1):
         source, target = (next((child for child in unit if _tag(child) == name), None) for name in ("source", "target"))
@@ -81,7 +81,7 @@ def _inherited(unit: Element, above: list[Element], name: str) -> str:
     return next((value for element in (unit, *reversed(above)) if (value := element.get(name)) is not None), "")
 
 
-def _swapped(path: Path, above: list[Element], names: SideNames) -> bool:
+def _swapped(path: InputFile, above: list[Element], names: SideNames) -> bool:
     """Return whether the wanted source is the file's target; refuse languages that the file does not have."""
     if names is None:
         return False
@@ -109,7 +109,7 @@ def _text(element: Element) -> str:
     return "".join(parts)
 
 
-def _units(path: Path, names: set[str]) -> Iterator[tuple[Element, list[Element]]]:
+def _units(path: InputFile, names: set[str]) -> Iterator[tuple[Element, list[Element]]]:
     """Yield each element with one of these names, and its ancestors; elements are freed after reading."""
     _refuse_entities(path)
     with open_uncompressed(path) as file, _refuse_bad_xml(path):
@@ -129,7 +129,7 @@ def _units(path: Path, names: set[str]) -> Iterator[tuple[Element, list[Element]
                 ancestors[-1].remove(element)
 
 
-def _refuse_entities(path: Path) -> None:
+def _refuse_entities(path: InputFile) -> None:
     """Refuse a file that declares entities before its first element: nested entities can fill any memory."""
     parser = expat.ParserCreate()
     started = []
@@ -145,7 +145,7 @@ def _refuse_entities(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _refuse_bad_xml(path: Path) -> Iterator[None]:
+def _refuse_bad_xml(path: InputFile) -> Iterator[None]:
     try:
         yield
     except (ElementTree.ParseError, expat.ExpatError, LookupError, ValueError, RecursionError) as error:

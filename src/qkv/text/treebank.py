@@ -6,11 +6,11 @@ hold several sentences.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
 from qkv.text.conll import TaggedExample
+from qkv.text.input_files import InputFile
 from qkv.text.pair import is_decodable
 
 HEADS = "heads"  # the key of the heads in JSON Lines of pairs and of texts to translate
@@ -58,7 +58,7 @@ class TextWithHeads(str):
 
 
 def read_conllu(
-    path: Path, lines: Iterable[tuple[int, str]], column: int | None, labelled: bool, trees: bool
+    path: InputFile, lines: Iterable[tuple[int, str]], column: int | None, labelled: bool, trees: bool
 ) -> Iterator[TaggedExample]:
     """Yield the sentences; `column` (from 1, by default UPOS) is the tag. Multiword tokens and empty nodes are left out."""
     wanted = max(2, (column or UPOS) if labelled else 0, HEAD if trees else 0)
@@ -78,7 +78,7 @@ def read_conllu(
         yield _sentence(path, rows, column or UPOS, labelled, trees)
 
 
-def _check_row(path: Path, line: int, cells: list[str], wanted: int, word: int) -> None:
+def _check_row(path: InputFile, line: int, cells: list[str], wanted: int, word: int) -> None:
     if len(cells) < wanted or not all(cell.strip() for cell in cells[:wanted]):
         found = sum(bool(cell.strip()) for cell in cells)
         raise DataError(f"{path}, line {line}: {found} columns between tabs, {wanted} are wanted; is this CoNLL-U?")
@@ -88,7 +88,7 @@ def _check_row(path: Path, line: int, cells: list[str], wanted: int, word: int) 
         )
 
 
-def _sentence(path: Path, rows: list[tuple[int, list[str]]], column: int, labelled: bool, trees: bool) -> TaggedExample:
+def _sentence(path: InputFile, rows: list[tuple[int, list[str]]], column: int, labelled: bool, trees: bool) -> TaggedExample:
     lines = [number for number, _ in rows]
     heads = None
     if trees:
@@ -100,7 +100,7 @@ def _sentence(path: Path, rows: list[tuple[int, list[str]]], column: int, labell
 
 
 def read_tagged_records(
-    path: Path, records: Iterable[tuple[int, dict[str, Any]]], labelled: bool, key: str | None
+    path: InputFile, records: Iterable[tuple[int, dict[str, Any]]], labelled: bool, key: str | None
 ) -> Iterator[TaggedExample]:
     """Yield sentences from JSON objects with `words`, `tags` and, under `key`, heads."""
     for line, record in records:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qkv.base.errors import DataError
+from qkv.text.input_files import InputFile
 
 BYTE_ORDER_MARKS = {  # UTF-32 before UTF-16, whose mark it begins with
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -103,7 +104,7 @@ def _with_edits(text: str, start: int, end: int, edits: Sequence[Edit]) -> Itera
 class FileText:
     """The decoded content of a file, which knows the line of each character."""
 
-    def __init__(self, path: Path, text: str, encoding: str = "utf-8"):
+    def __init__(self, path: InputFile, text: str, encoding: str = "utf-8"):
         self.path, self.text, self.encoding = path, text, encoding
 
     @cached_property

@@ -1,0 +1,101 @@
+"""Parts of the cache that machines can share: folders of files named by a digest of what they are made from.
+
+`QKV_CACHE` is a folder, or a URL of an object store. A part is complete once its last file is there, which describes the others;
+it is never changed, so that any number of machines may read and write the same cache.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import StorageError
+from qkv.base.files import atomic_folder
+from qkv.base.urls import MissingObjectError, is_url, join, read_bytes, write_object
+from qkv.data.cache import cache_folder
+from qkv.data.copies import copy_path, delete_copies, local_copy
+from qkv.data.tokens import file_fingerprint
+
+FEW = 16  # parts that are read each time
+META = "meta.json"  # the last file of most parts
+
+
+class Part:
+    """A folder of the cache: its files, and `last`, which is written after them and says how large they are."""
+
+    def __init__(self, kind: str, key: str, last: str = META):
+        root = os.environ.get("QKV_CACHE", "")
+        self.remote = is_url(root)
+        self.location = join(root if self.remote else cache_folder(), kind, key)
+        self.kind, self.key, self.last = kind, key, last
+
+    def __str__(self) -> str:
+        return self.location
+
+    def meta(self) -> dict[str, Any] | None:
+        """Return the content of the last file; None where the part is absent, cut off or otherwise not as it was written."""
+        try:
+            found = json.loads(read_bytes(join(self.location, self.last)))
+            files = found["files"]
+            if not files and self.last == META:
+                return None
+            if not self.remote and any(Path(self.location, name).stat().st_size != size for name, (size, _) in files.items()):
+                return None
+            return found
+        except (MissingObjectError, OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def file(self, name: str, fingerprint: list[Any] | None = None) -> Path:
+        """Return one of the files on this machine, fetched if the cache is elsewhere; one without its fingerprint is refused."""
+        for attempt in range(2):
+            path = local_copy(join(self.location, name)) if self.remote else Path(self.location, name)
+            try:
+                if fingerprint is None or file_fingerprint(path) == [*fingerprint]:
+                    return path
+            except FileNotFoundError:
+                if not self.remote:
+                    break
+            if self.remote and not attempt:
+                path.unlink(missing_ok=True)  # the copy may be damaged, and not the original
+        raise StorageError(f"{join(self.location, name)}: missing or damaged; run qkv prepare, then the same command again")
+
+    def is_damaged(self) -> bool:
+        """Return whether a file has another content than when it was written; reads all of them."""
+        found = self.meta()
+        try:
+            return found is None or any(self.file(name, mark) is None for name, mark in found["files"].items())
+        except StorageError:
+            return True
+
+    def make(self, fill: Callable[[Path], dict[str, Any]]) -> None:
+        """Let `fill` write the files into a folder and return what the last one is to say, beside their fingerprints."""
+
+        def write(folder: Path) -> None:
+            meta = fill(folder)
+            files = {path.name: file_fingerprint(path) for path in sorted(folder.iterdir())}
+            (folder / self.last).write_text(json.dumps({**meta, "files": files}, indent=1))
+
+        if not self.remote:
+            with atomic_folder(Path(self.location)) as aside:
+                write(aside)
+            return
+        made = cache_folder() / "uploads" / f"{self.kind}-{self.key}"
+        with atomic_folder(made) as aside:
+            write(aside)
+        for path in sorted(made.iterdir(), key=lambda path: (path.name == self.last, path.name)):
+            url = join(self.location, path.name)
+            write_object(url, path)
+            copy_path(url).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(copy_path(url))
+            delete_copies(copy_path(url))
+        made.rmdir()
+
+
+def find_missing(parts: Sequence[Part], thorough: bool = False) -> set[int]:
+    """Return the numbers of the parts that are absent or damaged.
+
+    A few on this machine are read to find damage, many only if the work is `thorough`; else their sizes are compared.
+    """
+    thorough = thorough or (len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts)))
+    return {number for number, part in enumerate(parts) if (part.is_damaged() if thorough else part.meta() is None)}
