@@ -1,7 +1,7 @@
 """The training loop.
 
-Random draws depend on (seed, step) alone, and a checkpoint holds (step, position in the data): a run that was killed and
-resumed equals the uninterrupted run, bit for bit on the CPU.
+Random draws depend on (seed, step, row of the batch) alone, and a checkpoint holds (step, position in the data): a run that was
+killed and resumed equals the uninterrupted run, bit for bit on the CPU, and the number of processes changes nothing but rounding.
 """
 
 import time
@@ -87,7 +87,7 @@ class Trainer:
         self.rank, self.world_size = distributed.init_processes()
         self.precision = choose_precision(config.precision, self.device)
         self.gradients = GradientAccumulator(
-            model, objective.loss, self.precision, config.accumulate, seed=seed, rank=self.rank, progress=progress
+            model, objective.loss, self.precision, config.accumulate, seed=seed, progress=progress
         )
         self.parameters = self.gradients.parameters
         self.done: Tensor | None = None  # on the device, where a recorded update reads it
@@ -150,7 +150,7 @@ class Trainer:
             self.done.fill_((step - 1) / self.planned_steps())
         graph = self.recorder.graph_for(batch) if self.recorder and self.gradients.micro_batches == 1 else None
         if graph:
-            self.gradients.seed_dropout(step, 0)
+            self.gradients.seed_draws(step, batch)
             loss = graph(batch)
         else:
             loss = self.apply_gradients(self.gradients.accumulate(batch, step))
@@ -171,9 +171,9 @@ class Trainer:
         self.gradients.zero_grad()
         return loss
 
-    def forward_backward_update(self, inputs: tuple[Any, ...], labels: Tensor) -> Tensor:
-        """Make an update from a batch on the device, in a form that a CUDA graph can capture. -> its loss."""
-        return self.apply_gradients(self.gradients.backward(inputs, labels))
+    def forward_backward_update(self, inputs: tuple[Any, ...], labels: Tensor, numbers: range) -> Tensor:
+        """Make an update from rows on the device, in a form that a CUDA graph can capture. -> its loss."""
+        return self.apply_gradients(self.gradients.backward(inputs, labels, numbers))
 
     def recording_failed(self, message: str) -> None:
         """Drop the gradients of an update that could not be recorded, and tell the user."""
