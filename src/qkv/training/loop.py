@@ -39,8 +39,9 @@ PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of the
 class TrainingObjective(Protocol):
     """A training task: `loss(model, *inputs of a batch)` returns the sum of the losses over all labels.
 
-    An objective with more to report has a `tally` whose `read()` returns means since the last call. One whose loss changes during
-    training has `progress`, which becomes a tensor with the fraction of the updates that are done.
+    An objective with more to report has a `tally` whose `read()` returns means since the last call, and whose `sums()` are the
+    tensors behind them. One whose loss changes during training has `progress`, which becomes a tensor with the fraction of the
+    updates that are done.
     """
 
     @property
@@ -243,7 +244,7 @@ class Trainer:
             "gradient_norm": float(self.guard.norm),
             "epoch": self.state.position.epoch,
             "seconds": self.clock.elapsed(),
-            **(self.objective.tally.read() if hasattr(self.objective, "tally") else {}),
+            **(self.read_tally() if hasattr(self.objective, "tally") else {}),
         }
         if self.log:
             values |= self.judge_health(values)
@@ -258,6 +259,15 @@ class Trainer:
                 "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
                 "then run the same command with --accept-changes: the last good checkpoint is intact"
             )
+
+    def read_tally(self) -> dict[str, float]:
+        """Return the means that the objective reports since the last call, over all processes."""
+        tally: Any = self.objective.tally  # type: ignore[attr-defined]
+        if self.world_size > 1:
+            sums = tally.sums()
+            missing = distributed.all_reduce_max(len(sums), self.device) - len(sums)  # of a process that has had no rows
+            distributed.all_reduce_sum([*sums, *torch.zeros(missing, 2, dtype=torch.float64, device=self.device)])
+        return tally.read()
 
     def judge_health(self, values: dict[str, Any]) -> dict[str, Any]:
         """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""
