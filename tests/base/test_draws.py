@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.draws import AT_ONCE, drawing, hashed, next_keys, values_per_row
+from qkv.parts import draws
 from qkv.parts.draws import integers, random_int64, uniform
 from qkv.parts.dropout import dropout, kept
 
@@ -42,7 +43,7 @@ def test_every_bit_is_fair() -> None:
 def test_uniform_numbers_and_integers() -> None:
     with drawing(3, torch.arange(8)):
         drawn = uniform((8, 5000), CPU)
-        assert 0 <= drawn.min() < 1e-3 and 1 - 1e-3 < drawn.max() < 1
+        assert 0 < drawn.min() < 1e-3 and 1 - 1e-3 < drawn.max() < 1
         assert torch.histc(drawn, 10) == pytest.approx(torch.full((10,), 4000.0), abs=300)
         counts = torch.bincount(integers(5, 12, (8, 5000), CPU).flatten())
         assert not counts[:5].any() and counts[5:] == pytest.approx(torch.full((7,), 40_000 / 7), abs=350)
@@ -71,3 +72,11 @@ def test_inner_draws_leave_the_outer_ones_alone() -> None:
         assert next_keys(CPU).equal(keys_of(3, [0, 1, 2, 3], 2)[1])
     torch.manual_seed(0)
     assert len(next_keys(CPU)) == 1  # outside, torch's generator decides
+
+
+def test_the_ends_of_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = torch.tensor([[-(2**31), -1, 0, 2**31 - 1]], dtype=torch.int32)
+    monkeypatch.setattr(draws, "hashed", lambda keys, count: ends)
+    smallest, below, half, largest = uniform((1, 4), CPU)[0].tolist()
+    assert 0 < smallest < below <= half == 0.5 < largest < 1
+    assert integers(5, 12, (1, 4), CPU).tolist() == [[5, 8, 8, 11]]

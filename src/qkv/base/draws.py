@@ -17,14 +17,15 @@ import torch
 from torch import Tensor
 
 AT_ONCE = 64  # draws whose keys are computed together
-GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # 2^64 divided by the golden ratio, as a signed number
+# Odd numbers without a pattern, as signed ones: the seed plus multiples of both is different for every row and draw.
+ROW_STEP, DRAW_STEP = 0xD1342543DE82EF95 - 2**64, 0x9E3779B97F4A7C15 - 2**64
 
 
 class RowDraws:
     """The keys of some rows for one draw after the other."""
 
     def __init__(self, seed: Tensor | int, rows: Tensor):
-        self.rows = _mixed(rows * GOLDEN + seed)
+        self.rows = rows * ROW_STEP + seed
         self.count = 0  # draws so far
         self.table: Tensor | None = None  # (AT_ONCE, R)
 
@@ -32,7 +33,7 @@ class RowDraws:
         """Return the rows' keys for the next draw. -> (R,)."""
         if self.table is None or self.count % AT_ONCE == 0:
             numbers = torch.arange(self.count + 1, self.count + AT_ONCE + 1, device=self.rows.device)
-            self.table = _mixed(numbers[:, None] * GOLDEN + self.rows)
+            self.table = _mixed(numbers[:, None] * DRAW_STEP + self.rows)
         self.count += 1
         return self.table[(self.count - 1) % AT_ONCE]
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, Passages
 from qkv.objectives.objective import PretrainingConfig
-from qkv.parts.draws import integers, uniform
+from qkv.parts.draws import integers, random_bits, uniform
 
 Units = Literal["token", "short-span", "word", "ngram", "unit"]
 SLACK: dict[str, int] = {"token": 0, "short-span": 2, "word": 4, "ngram": 8, "unit": 8}  # slots of a row beyond rate * W
@@ -126,8 +126,8 @@ def maskable(passages: Passages, vocabulary: MaskingVocabulary) -> Tensor:
 
 def random_keys(unit: Tensor) -> Tensor:
     """Draw a random sort key for each unit; it ends in the unit's number, so that no two units share one. (R, W) -> (R, W)."""
-    drawn = integers(0, 1 << 31, unit.shape, unit.device).gather(1, unit)
-    return drawn * unit.size(1) + unit
+    drawn = random_bits(unit.shape, unit.device).gather(1, unit)
+    return drawn.long() * unit.size(1) + unit
 
 
 def unit_numbers(passages: Passages, units: Units, candidates: Tensor) -> Tensor:

@@ -22,13 +22,14 @@ def random_bits(shape: Sequence[int], device: torch.device) -> Tensor:
 
 
 def uniform(shape: Sequence[int], device: torch.device) -> Tensor:
-    """Draw from [0, 1), in float32."""
-    return (random_bits(shape, device) >> 8 & 0xFFFFFF) * 2.0**-24
+    """Draw from between 0 and 1, in float32."""
+    # The largest number over 32 bits is rounded up to 2^31 in float32, and must still give less than 1.
+    return (random_bits(shape, device) * (2.0**-32 * (1 - 2.0**-23))).add_(0.5)
 
 
 def integers(low: int, high: int, shape: Sequence[int], device: torch.device) -> Tensor:
     """Draw from low up to high - 1. -> int64."""
-    return low + ((random_bits(shape, device).long() & 0xFFFFFFFF) * (high - low) >> 32)
+    return ((random_bits(shape, device).long() + 2**31) * (high - low) >> 32) + low
 
 
 def random_int64(count: int, device: torch.device) -> Tensor:
