@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 AT_ONCE = 64  # draws whose keys are computed together
@@ -25,9 +26,11 @@ class RowDraws:
     """The keys of some rows for one draw after the other."""
 
     def __init__(self, seed: Tensor | int, rows: Tensor):
-        self.rows = rows * ROW_STEP + seed
+        # An even number of keys: those of each draw begin at a multiple of 16 bytes, for which kernels are compiled.
+        self.rows = F.pad(rows, (0, len(rows) % 2)) * ROW_STEP + seed
+        self.size = len(rows)
         self.count = 0  # draws so far
-        self.table: Tensor | None = None  # (AT_ONCE, R)
+        self.table: Tensor | None = None  # (AT_ONCE, R or R + 1)
 
     def next_keys(self) -> Tensor:
         """Return the rows' keys for the next draw. -> (R,)."""
@@ -35,7 +38,7 @@ class RowDraws:
             numbers = torch.arange(self.count + 1, self.count + AT_ONCE + 1, device=self.rows.device)
             self.table = _mixed(numbers[:, None] * DRAW_STEP + self.rows)
         self.count += 1
-        return self.table[(self.count - 1) % AT_ONCE]
+        return self.table[(self.count - 1) % AT_ONCE, : self.size]
 
 
 _current: ContextVar[RowDraws | None] = ContextVar("draws", default=None)

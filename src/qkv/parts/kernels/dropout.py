@@ -38,7 +38,7 @@ def threshold(rate: float) -> int:
     return round(rate * 2**16)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def _dropout(X, KEYS, Y, N, blocks, threshold, grown, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = (tl.program_id(0) // blocks).to(tl.int64)
     at = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -47,7 +47,7 @@ def _dropout(X, KEYS, Y, N, blocks, threshold, grown, BLOCK: tl.constexpr):  # t
     tl.store(Y + row * N + at, y.to(Y.dtype.element_ty), mask=at < N)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def _random_bits(KEYS, Y, N, blocks, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = (tl.program_id(0) // blocks).to(tl.int64)
     at = (tl.program_id(0) % blocks).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
