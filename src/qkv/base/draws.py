@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 AT_ONCE = 64  # draws whose keys are computed together
+IN_CACHE = 1 << 17  # numbers that are hashed together on a CPU, so that they stay in its cache
 # Odd numbers without a pattern, as signed ones: the seed plus multiples of both is different for every row and draw.
 ROW_STEP, DRAW_STEP = 0xD1342543DE82EF95 - 2**64, 0x9E3779B97F4A7C15 - 2**64
 
@@ -79,19 +80,27 @@ def hashed(keys: Tensor, count: int) -> Tensor:
     `parts/kernels/dropout.py` computes the same on a GPU.
     """
     low, high = keys.view(torch.int32).view(-1, 2, 1).unbind(1)
-    h = (torch.arange(count, dtype=torch.int32, device=keys.device) + low).mul_(0x9E3779B1 - 2**32)
-    shifted = torch.empty_like(h)
+    found = torch.arange(count, dtype=torch.int32, device=keys.device) + low
+    some = len(keys) if keys.is_cuda else max(1, IN_CACHE // max(1, count))
+    buffer = torch.empty_like(found[:some])
+    for h, own in zip(found.split(some), high.split(some), strict=True):
+        _hash(h, own, buffer[: len(h)])
+    return found
+
+
+def _hash(h: Tensor, high: Tensor, shifted: Tensor) -> None:
+    """Hash the sums of positions and low halves of keys in place; `shifted` is memory to work in. h (R, N), high (R, 1)."""
 
     def xor_shifted(bits: int) -> None:
         torch.bitwise_right_shift(h, bits, out=shifted)
         h.bitwise_xor_(shifted.bitwise_and_((1 << 32 - bits) - 1))  # torch shifts copies of the sign in
 
+    h.mul_(0x9E3779B1 - 2**32)
     xor_shifted(16)
     h.bitwise_xor_(high).mul_(0x7FEB352D)
     xor_shifted(15)
     h.mul_(0x846CA68B - 2**32)
     xor_shifted(16)
-    return h
 
 
 def _mixed(x: Tensor) -> Tensor:
