@@ -82,7 +82,7 @@ def warm_up(recipe: Any, run: Path) -> None:
     job = JOBS[recipe.job](recipe, run, progress, True)
     device = next(job.model.parameters()).device
     precision = choose_precision(recipe.training.precision, device)
-    gradients = GradientAccumulator(job.model.train(), job.objective.loss, precision, 1, seed=0, rank=0, progress=progress)
+    gradients = GradientAccumulator(job.model.train(), job.objective.loss, precision, 1, seed=0, progress=progress)
     for batch in islice(job.batches.starting(START), 3):
         gradients.accumulate(batch.to(device), 0)
 

@@ -34,6 +34,7 @@ from qkv.objectives.masking import MaskingVocabulary, mask_tokens
 from qkv.objectives.permutation import PermutationConfig, PermutationLanguageModelling, draw_order, split_segments, summary_last
 from qkv.objectives.replaced import ReplacedConfig, ReplacedTokenDetection, replace_tokens, sample_from
 from qkv.objectives.spans import SpanCorruption, SpansConfig
+from qkv.parts.draws import random_int64
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
 
 VOCAB, LENGTH, ROWS = 4000, 64, 16
@@ -146,7 +147,7 @@ class ElectraComparison(Comparison):
             loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
             torch.manual_seed(step)
             slots = logits.gather(1, masked.columns[..., None].expand(-1, -1, logits.size(-1)))
-            samples, _ = sample_from(slots.detach().flatten(0, 1))
+            samples, _ = sample_from(slots.detach().flatten(0, 1), random_int64(masked.labels.numel(), slots.device))
             ids = replace_tokens(passages.ids, masked, samples.view_as(masked.labels))
             found = model.discriminator(input_ids=ids).logits
             detection = F.binary_cross_entropy_with_logits(found, (ids != passages.ids).float(), reduction="sum")

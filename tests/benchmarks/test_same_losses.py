@@ -28,7 +28,7 @@ def test_losses_are_the_same(name: str, tokenizer: Tokenizer, tmp_path: Path) ->
     (tmp_path / "text.txt").write_text(TEXT)
     torch.manual_seed(1)
     rows = same_losses.TextRows(tmp_path / "text.txt", tokenizer, 1)
-    losses = same_losses.train(same_losses.COMPARISONS[name](tokenizer), rows, 4)
+    losses = same_losses.train(same_losses.COMPARISONS[name](tokenizer), rows, 6)
     assert losses[-1][0] < losses[0][0]
     for ours, theirs in losses:
         assert ours == pytest.approx(theirs, rel=2e-5)

@@ -40,7 +40,7 @@ def run(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that learned its confidence; tests must not change it."""
     folder = tmp_path_factory.mktemp("confidence")
     write_corpus(folder)
-    training = {"steps": 200, "batch_tokens": 500, "validate_every": 200, "save_every": 100}
+    training = {"steps": 300, "batch_tokens": 500, "validate_every": 300, "save_every": 100}
     recipe = write_recipe(folder, model={"width": 32, "feedforward": 64}, training=training, score_dev=1)  # type: ignore[arg-type]
     done = commands.run("train", recipe, "--out", folder / "run")
     assert done.code == 0, done.err

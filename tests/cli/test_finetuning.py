@@ -173,7 +173,7 @@ def test_the_best_epoch_is_kept(commands: Commands, folder: Path, pretrained: Pa
     rows = [line.split("\t") for line in dev.read_text().splitlines()]
     dev.write_text("".join(f"{text}\t{others.get(topic, topic)}\n" for text, topic in rows))
     values = finetuning_values("classification", files, pretrained)
-    values["training"]["keep_checkpoints"] = True
+    values["training"] |= {"keep_checkpoints": True, "epochs": 12}
     recipe = save_recipe(tmp_path / "recipe.yaml", values)
     done = commands.run("train", recipe, "--out", tmp_path / "run")
     assert done.code == 0, done.err

@@ -9,7 +9,7 @@ import yaml
 from interruptions import assert_same, results, together
 from workbench import Commands, step_reached, wait_until, write_recipe
 
-SAME = {"model": {"dropout": 0.0}, "training": {"steps": 30, "averaging": "none"}}
+SAME = {"training": {"steps": 30, "averaging": "none"}}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_two_processes_add_the_penalty_towards_the_start_once(
     commands: Commands, recipe: Path, one_process: Path, tmp_path: Path
 ) -> None:
     values = yaml.safe_load(recipe.read_text())
-    training = {**values["training"], "start_penalty": 3.0, "steps": 10}
+    training = {**values["training"], "start_penalty": 3.0, "steps": 10, "learning_rate": 0.002}
     adapted = tmp_path / "adapted.yaml"
     adapted.write_text(yaml.safe_dump({"start": str(one_process), "data": values["data"], "training": training, "score_dev": 4}))
     cache = recipe.parent / "cache"

@@ -20,7 +20,7 @@ from qkv.recipes import parse_recipe
 TEXTS = ["The old tree grows.", "The tree old grows.", "The red Anchor floats.", "zzz floats", "The"]
 
 
-def trained(folder: Path, kind: str, steps: int = 30) -> Any:
+def trained(folder: Path, kind: str, steps: int = 40) -> Any:
     """Load a model after a few steps on the text."""
     values = pretraining_values(kind, write_text(folder / "text.txt"))
     values["training"] |= {"steps": steps, "validate_every": steps, "save_every": steps}

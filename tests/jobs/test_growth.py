@@ -120,7 +120,7 @@ def test_new_pieces_can_be_generated_even_if_old_ones_never_are(tmp_path: Path) 
 
 def test_it_learns_a_new_language(tmp_path: Path) -> None:
     start = write_start(tmp_path / "start", "transformer")
-    grown = grow(tmp_path, start, training__learning_rate=2e-2, training__patience=None, training__steps=120)
+    grown = grow(tmp_path, start, training__learning_rate=2e-2, training__patience=None, training__steps=240)
     assert qkv.load(grown).translate([source for source, _ in NEW]) == [target for _, target in NEW]
     before = json.loads((grown / "before.json").read_text())
     assert list(before["dev"].values()) == qkv.load(start).translate(list(before["dev"])), "the translations of the start itself"

@@ -20,6 +20,7 @@ from qkv.objectives.replaced import (
     sample_from,
     sample_tokens,
 )
+from qkv.parts.draws import random_int64
 from toy_passages import MASK, each_text, lay_out, part_of, random_passages, text_of, vocabulary
 
 VOCAB = 50
@@ -175,7 +176,9 @@ def test_no_discriminator_learns_while_the_generator_is_alone() -> None:
 
 
 def test_parts_of_a_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaced, "sample_from", lambda scores: (scores.argmin(-1), scores.argmax(-1)))  # the same in any part
+    monkeypatch.setattr(
+        replaced, "sample_from", lambda scores, keys: (scores.argmin(-1), scores.argmax(-1))
+    )  # the same in any part
     passages = random_passages(rows=5)
     masked = mask_tokens(passages, ReplacedConfig(), WORDS)
     whole = gradients(50.0, passages, masked)
@@ -186,7 +189,7 @@ def test_parts_of_a_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tokens_are_sampled_by_their_probability() -> None:
     scores = torch.tensor([[2.0, 0.0, -1.0, 1.0, -30.0]])
-    drawn, likeliest = sample_from(scores.expand(40_000, -1))
+    drawn, likeliest = sample_from(scores.expand(40_000, -1), random_int64(40_000, scores.device))
     shares = torch.bincount(drawn, minlength=5) / 40_000
     torch.testing.assert_close(shares, scores.softmax(-1)[0], rtol=0, atol=0.01)
     assert (likeliest == 0).all() and not shares[-1]

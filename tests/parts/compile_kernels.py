@@ -17,6 +17,7 @@ from qkv.parts.kernels import (
     block_sparse,
     decode_step,
     draw,
+    dropout,
     embedding,
     gated,
     linear,
@@ -30,11 +31,11 @@ from qkv.parts.kernels import (
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
 ROW = {"T": "i32", "S": "i32", "bias_row": "i32", "step": "i32", "scale": "fp32"}
 SHAPE = {"H": 8, "Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
-DROP = {"threshold": "i64", "grown": "fp32"}
+DROP = {"P": "i32", "threshold": "i32", "grown": "fp32"}
 NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
 
 TABLES = dict.fromkeys("ABCE", F32) | {f"AT_{name}": I64 for name in "ABCE"}
-TABLES |= {"WEIGHT": F32, "SEED": I64, "N": "i32", **DROP, "epsilon": "fp32"}
+TABLES |= {"WEIGHT": F32, "KEYS": I64, "N": "i32", **DROP, "epsilon": "fp32"}
 
 LOOK = {"Q": BF16, "KV": BF16, "QUERIES": I64, "KEYS": I64, "BIAS": BF16}
 LOOK_BACK = {**LOOK, "GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, "GRAD_SCORES": BF16}
@@ -141,7 +142,7 @@ KERNELS: list[Kernel] = [
     *(
         (
             residual._add_and_norm_forward,
-            {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "SEED": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}
+            {"X": F32, "CHANGE": BF16, "WEIGHT": F32, "BIAS": F32, "KEYS": I64, "Y": BF16, "SUM": BF16, "MEAN": F32, "SCALE": F32}
             | {"N": "i32", **DROP, "epsilon": "fp32"},
             {**NORM, "RMS": rms},
         )
@@ -150,7 +151,7 @@ KERNELS: list[Kernel] = [
     *(
         (
             residual._add_and_norm_backward,
-            {"GRAD": BF16, "GRAD_SUM": F32, "SUM": F32, "WEIGHT": F32, "SEED": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": F32}
+            {"GRAD": BF16, "GRAD_SUM": F32, "SUM": F32, "WEIGHT": F32, "KEYS": I64, "MEAN": F32, "SCALE": F32, "GRAD_X": F32}
             | {"GRAD_CHANGE": BF16, "SUMS": F32, "N": "i32", **DROP},
             {**NORM, "RMS": rms, "GOES_ON": True, "BLOCKS": residual.BLOCKS},
         )
@@ -161,6 +162,12 @@ KERNELS: list[Kernel] = [
         for activation in ("silu", "gelu-tanh")
         for kernel, types in ((gated._gate_forward, {"Y": BF16}), (gated._gate_backward, {"GRAD": BF16, "GRAD_X": BF16}))
     ),
+    (
+        dropout._dropout,
+        {"X": BF16, "KEYS": I64, "Y": BF16, "N": "i32", "blocks": "i32", "threshold": "i32", "grown": "fp32"},
+        {"BLOCK": dropout.BLOCK},
+    ),
+    (dropout._random_bits, {"KEYS": I64, "Y": I32, "N": "i32", "blocks": "i32"}, {"BLOCK": dropout.BLOCK}),
     (embedding._embed_forward, {**TABLES, "BIAS": F32, "Y": BF16}, {**NORM, "FOUR": True}),
     (
         embedding._embed_backward,
@@ -184,7 +191,7 @@ KERNELS: list[Kernel] = [
         )
         for words in (8000, 50257)
     ),
-    (draw._draw, {"LOGITS": BF16, "SEED": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
+    (draw._draw, {"LOGITS": BF16, "KEYS": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     (
         decode_step._attend,
         {"QKV": BF16, "LOG": BF16, "INDEX": I64, "NEWEST": I64, "OUT": BF16, "qkv_step": "i32", "index_step": "i32"}

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from interpreted_kernels import patch_once_per_launch
+from qkv.base.draws import drawing, hashed, next_keys
 from qkv.parts import sparse
+from qkv.parts.draws import random_int64
+from qkv.parts.dropout import kept
 from qkv.parts.feedforward import GATED
 from qkv.parts.masks import PackedMask, causal, same_text
 from qkv.parts.patterns import Pattern
@@ -22,7 +26,19 @@ if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
 
 from qkv.parts.activations import ACTIVATIONS
-from qkv.parts.kernels import attention, block_sparse, decode_step, draw, embedding, gated, linear, loss, residual, two_stream
+from qkv.parts.kernels import (
+    attention,
+    block_sparse,
+    decode_step,
+    draw,
+    dropout,
+    embedding,
+    gated,
+    linear,
+    loss,
+    residual,
+    two_stream,
+)
 
 GPU = torch.cuda.is_available()
 if not GPU:
@@ -305,18 +321,48 @@ def test_the_sum_goes_on_beside_its_norm() -> None:
     check_gradients(normed * 2 + total, wanted * 2 + x + change, [x, change, weight, bias], torch.ones_like(wanted))
 
 
-def test_residual_with_dropout() -> None:
-    """Where x is zero and the norm does not move values, what was dropped can be told from the result; gradients drop alike."""
-    x, change = torch.zeros(64, 64, device=DEVICE), values(64, 64, seed=2)
-    weight, bias = torch.ones(64, device=DEVICE), torch.zeros(64, device=DEVICE)
-    found = residual.add_and_norm(x, change, weight, bias, 0.25, 1e-5)
-    (moved,) = torch.autograd.grad(found, change, torch.randn_like(found), retain_graph=True)
-    kept = moved != 0
-    assert 0.7 < kept.float().mean() < 0.8
-    assert kept.float().mean(0).min() > 0.4 and kept.float().mean(1).min() > 0.4, "not spread evenly"
-    wanted = F.layer_norm(torch.where(kept, change / 0.75, 0.0), (64,), weight, bias, 1e-5)
+ROWS = torch.tensor([7, 2], device=DEVICE)  # numbers of the two rows in their batch
+
+
+def twice(compute: Callable[[], Tensor], plainly: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    """Compute with the same draws by a kernel and in plain torch."""
+    with drawing(3, ROWS):
+        found = compute()
+    with drawing(3, ROWS):
+        return found, plainly()
+
+
+def dropped(x: Tensor, rate: float) -> Tensor:
+    return torch.where(kept(next_keys(x.device), x.numel(), rate).view(x.shape), x / (1 - rate), 0.0)
+
+
+@pytest.mark.parametrize(("positions", "width"), [(37, 31), (600, 4)])  # odd rows, and more than a block
+def test_dropout_is_that_of_plain_torch(positions: int, width: int) -> None:
+    x = values(2, positions, width, seed=2)
+    found, wanted = twice(lambda: dropout.dropout(x, next_keys(x.device), 0.3), lambda: dropped(x, 0.3))
+    assert (found == 0).equal(wanted == 0)
     torch.testing.assert_close(found, wanted, **CLOSE)
-    check_gradients(found, wanted, [change], torch.ones_like(wanted))
+    check_gradients(found, wanted, [x], torch.ones_like(wanted))
+
+
+def test_random_bits_are_those_of_plain_torch() -> None:
+    keys = torch.tensor([5, -3, 2**62 + 11], device=DEVICE)
+    assert dropout.random_bits(keys, 1500).equal(hashed(keys, 1500))
+
+
+@pytest.mark.parametrize("rms", [False, True])
+def test_residual_with_dropout(rms: bool) -> None:
+    x, change = values(2, 37, 48, seed=1), values(2, 37, 48, seed=2)
+    weight, bias = values(48, seed=3), None if rms else values(48, seed=4)
+    inputs = [x, change, weight, *([] if bias is None else [bias])]
+
+    def plainly() -> Tensor:
+        total = x + dropped(change, 0.25)
+        return F.rms_norm(total, (48,), weight, 1e-5) if bias is None else F.layer_norm(total, (48,), weight, bias, 1e-5)
+
+    found, wanted = twice(lambda: residual.add_and_norm(x, change, weight, bias, 0.25, 1e-5), plainly)
+    torch.testing.assert_close(found, wanted, **CLOSE)
+    check_gradients(found, wanted, inputs, torch.ones_like(wanted))
 
 
 def test_dropout_follows_torchs_seed() -> None:
@@ -355,13 +401,13 @@ def test_embedding_without_dropout(width: int, tables: int, small: int, monkeypa
 
 
 def test_embedding_with_dropout() -> None:
-    """What was dropped is zero in the result, and moves nothing."""
     looked, weight, bias = looks(64, 3), values(64, seed=7), values(64, seed=8)
-    found = embedding.embed(looked, weight, bias, 0.25, 1e-12)
-    kept = found != 0
-    assert 0.7 < kept.float().mean() < 0.8
-    whole = F.layer_norm(sum(table[index] for table, index in looked), (64,), weight, bias, 1e-12)
-    wanted = torch.where(kept, whole / 0.75, 0.0)
+
+    def plainly() -> Tensor:
+        return dropped(F.layer_norm(sum(table[index] for table, index in looked), (64,), weight, bias, 1e-12), 0.25)
+
+    found, wanted = twice(lambda: embedding.embed(looked, weight, bias, 0.25, 1e-12), plainly)
+    assert (found == 0).equal(wanted == 0)
     torch.testing.assert_close(found.float(), wanted, **CLOSE_MATRIX)
     inputs = [weight, bias, *(table for table, _ in looked)]
     check_gradients(found, wanted, inputs, torch.ones_like(wanted), {"atol": 0.1, "rtol": 3e-2} if GPU else CLOSE)
@@ -387,7 +433,7 @@ def test_cross_entropy(words: int, beyond: int, smoothing: float) -> None:
 @torch.no_grad()
 def test_words_are_drawn_by_their_probabilities() -> None:
     scores = torch.tensor([1.0, -1.0, -30.0, 2.0, 0.5], device=DEVICE)
-    drawn, likeliest = draw.draw(scores.expand(200, 5))
+    drawn, likeliest = draw.draw(scores.expand(200, 5), random_int64(200, scores.device))
     assert (likeliest == 3).all()
     shares = torch.bincount(drawn, minlength=5) / 200
     torch.testing.assert_close(shares, scores.softmax(0), atol=0.1, rtol=0)  # a deviation is at most 0.035
@@ -396,17 +442,19 @@ def test_words_are_drawn_by_their_probabilities() -> None:
 
 @torch.no_grad()
 def test_every_word_of_a_large_vocabulary_can_be_drawn() -> None:
-    drawn, likeliest = draw.draw(torch.zeros(60, 9000, device=DEVICE))
+    drawn, likeliest = draw.draw(torch.zeros(60, 9000, device=DEVICE), random_int64(60, torch.device(DEVICE)))
     assert (likeliest == 0).all() and drawn.unique().numel() > 50 and drawn.min() >= 0 and drawn.max() < 9000
     assert torch.bincount(drawn // 900, minlength=10).max() < 20, "not spread evenly"
 
 
 @torch.no_grad()
-def test_draws_follow_torchs_seed() -> None:
-    scores = values(30, 100, seed=1)
-    first = [torch.manual_seed(seed) and draw.draw(scores)[0] for seed in (1, 1, 2)]
-    assert first[0].equal(first[1]) and not first[0].equal(first[2])
-    assert draw.draw(scores)[1].equal(scores.argmax(-1))
+def test_draws_follow_their_keys() -> None:
+    """The key of a token decides on it alone, wherever the token stands."""
+    scores, keys = values(30, 100, seed=1), random_int64(30, torch.device(DEVICE))
+    drawn, likeliest = draw.draw(scores, keys)
+    assert draw.draw(scores[11:], keys[11:])[0].equal(drawn[11:])
+    assert not draw.draw(scores, keys.flip(0))[0].equal(drawn)
+    assert likeliest.equal(scores.argmax(-1))
 
 
 @pytest.mark.parametrize("activation", ["", *ACTIVATIONS])
@@ -492,4 +540,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 100
+    assert len(done.stdout.splitlines()) == 104

@@ -28,7 +28,7 @@ class Replayed:
     def __call__(self, batch: Batch) -> Tensor:
         assert captured.layout_of(batch) == self.like
         self.batches += 1
-        return self.compute(batch.inputs, torch.tensor(float(batch.tokens)))
+        return self.compute(batch.inputs, torch.tensor(float(batch.tokens)), batch.numbers)
 
 
 def trained(run: Path, recorded: bool, **config: Any) -> ToyTrainer:

@@ -218,7 +218,7 @@ def test_figures_are_in_the_log_and_change_nothing(tmp_path: Path) -> None:
 
 
 def test_what_the_probe_draws_depends_on_its_seed_alone() -> None:
-    """Updates of several processes draw other masks than those of one; the probe must not."""
+    """Torch's generator neither changes them nor is changed."""
     objective, model = MAKERS["masked"]()
     figures, passages = make_probe(model, objective), random_passages(rows=4)
     found = []

@@ -50,14 +50,21 @@ class Batch:
     positions: int  # columns of all rows
     filled: int  # positions that hold a token
     after: Position  # the batch after this one
+    part_of_rows: range | None = None  # the rows of the whole batch that these are; None: all of them
 
     @property
     def rows(self) -> int:
         return len(self.inputs[0][0])
 
+    @property
+    def numbers(self) -> range:
+        """The numbers of these rows in the whole batch, over all processes."""
+        return range(self.rows) if self.part_of_rows is None else self.part_of_rows
+
     def part(self, index: slice) -> "Batch":
         """Return some of the rows; the counts stay those of the whole batch."""
-        return replace(self, inputs=tuple(map_tensors(rows, lambda t: t[index]) for rows in self.inputs))
+        inputs = tuple(map_tensors(rows, lambda t: t[index]) for rows in self.inputs)
+        return replace(self, inputs=inputs, part_of_rows=self.numbers[index])
 
     def to(self, device: torch.device) -> "Batch":
         return replace(self, inputs=tuple(move_rows(rows, device) for rows in self.inputs))

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from qkv.base.draws import drawing
 from qkv.data.tokens import Texts
 from qkv.lens.probe import probe
 from qkv.objectives.objective import Objective
@@ -39,8 +40,7 @@ def make_probe(model: nn.Module, objective: Any) -> Probe:
         kept = tally.copy() if tally is not None else {}
         model.eval()
         try:
-            with torch.random.fork_rng([device] if device.type == "cuda" else []):
-                torch.manual_seed(seed)  # the update's own draws depend on the number of processes
+            with drawing(seed, torch.arange(len(inputs[0][0]), device=device)):
                 found = probe(model, lambda: objective.loss(model, *inputs), [rows.text for rows in inputs])
         finally:
             model.train()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from qkv.base.rows import IGNORE_INDEX, Rows
 from qkv.objectives.objective import Objective, ObjectiveConfig
+from qkv.parts.draws import uniform
 from qkv.parts.loss import cross_entropy_sum
 
 
@@ -43,7 +44,7 @@ class MaskedTranslation(Objective):
     def loss(self, model: Any, source: Rows, target: Rows) -> Tensor:
         """Return the sum of the cross-entropy in nats, smoothed while the model trains."""
         rate = self.config.rate
-        chosen = (torch.rand(target.ids.shape, device=target.ids.device) < rate) & (target.text > 0)
+        chosen = (uniform(target.ids.shape, target.ids.device) < rate) & (target.text > 0)
         head = model.heads["masked"]
         hidden = model(source, target._replace(ids=torch.where(chosen, self.mask, target.ids)))  # (R, W, D)
         labels = target.ids.masked_fill(~chosen, IGNORE_INDEX)

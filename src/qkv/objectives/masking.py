@@ -28,6 +28,7 @@ from torch import Tensor
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, Passages
 from qkv.objectives.objective import PretrainingConfig
+from qkv.parts.draws import integers, random_bits, uniform
 
 Units = Literal["token", "short-span", "word", "ngram", "unit"]
 SLACK: dict[str, int] = {"token": 0, "short-span": 2, "word": 4, "ngram": 8, "unit": 8}  # slots of a row beyond rate * W
@@ -86,8 +87,8 @@ def mask_tokens(passages: Passages, c: MaskingConfig, vocabulary: MaskingVocabul
     """Choose tokens, and replace each by [MASK], by a random token, or by itself."""
     columns, chosen = choose_tokens(passages, c, vocabulary)
     original = passages.ids.gather(1, columns)
-    drawn = torch.rand(original.shape, device=original.device)
-    other = torch.randint_like(original, vocabulary.first_text_id, vocabulary.size)
+    drawn = uniform(original.shape, original.device)
+    other = integers(vocabulary.first_text_id, vocabulary.size, original.shape, original.device)
     replaced = torch.where(drawn < c.mask, vocabulary.mask, torch.where(drawn < c.mask + c.random, other, original))
     ids = passages.ids.scatter(1, columns, torch.where(chosen, replaced, original))
     return MaskedBatch(ids, columns, original.masked_fill(~chosen, IGNORE_INDEX))
@@ -106,7 +107,7 @@ def choose_tokens(passages: Passages, c: SelectionConfig, vocabulary: MaskingVoc
     size = size.gather(1, columns)
     wanted = c.rate * candidates.sum(1, keepdim=True)
     # True for units that fit the rate, false for those after it, random only for the one that crosses it.
-    within_rate = wanted - before > size * torch.rand(len(unit), 1, device=unit.device)
+    within_rate = wanted - before > size * uniform((len(unit), 1), unit.device)
     return columns, candidates.gather(1, columns) & within_rate & (before + size <= slots)
 
 
@@ -125,8 +126,8 @@ def maskable(passages: Passages, vocabulary: MaskingVocabulary) -> Tensor:
 
 def random_keys(unit: Tensor) -> Tensor:
     """Draw a random sort key for each unit; it ends in the unit's number, so that no two units share one. (R, W) -> (R, W)."""
-    drawn = torch.randint_like(unit, 1 << 31).gather(1, unit)
-    return drawn * unit.size(1) + unit
+    drawn = random_bits(unit.shape, unit.device).gather(1, unit)
+    return drawn.long() * unit.size(1) + unit
 
 
 def unit_numbers(passages: Passages, units: Units, candidates: Tensor) -> Tensor:
@@ -149,7 +150,7 @@ def _count_beginnings(begins: Tensor) -> Tensor:
 
 def ngram_numbers(word: Tensor, shares: tuple[float, ...] = NGRAM_SHARES) -> Tensor:
     """Join words at random into n-grams, n = 1, 2, ... with these shares; return each word's n-gram. (R, W) -> (R, W)."""
-    drawn = torch.rand(word.shape, device=word.device)
+    drawn = uniform(word.shape, word.device)
     length = torch.ones_like(word)
     for n in range(1, len(shares)):
         length += drawn >= sum(shares[:n])

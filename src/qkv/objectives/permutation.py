@@ -25,6 +25,7 @@ from qkv.objectives.masked import token_loss
 from qkv.objectives.masking import MaskingVocabulary, SelectionConfig, choose_tokens
 from qkv.objectives.objective import ObjectiveConfig, PretrainingObjective
 from qkv.objectives.tally import Tally
+from qkv.parts.draws import uniform
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.two_stream import with_summary_last
 
@@ -64,7 +65,7 @@ class FactorisationOrder(NamedTuple):
 def draw_order(segments: Passages, c: SelectionConfig, vocabulary: MaskingVocabulary) -> FactorisationOrder:
     """Choose the tokens to predict, and draw their order."""
     columns, chosen = choose_tokens(segments, c, vocabulary)
-    slot_rank = (torch.rand(columns.shape, device=columns.device).argsort(1) + 1) * chosen
+    slot_rank = (uniform(columns.shape, columns.device).argsort(dim=1, stable=True) + 1) * chosen
     rank = torch.zeros_like(segments.ids).scatter(1, columns, slot_rank)
     # A segment may hold only predicted tokens of a text: its first one then sees nothing, unless the memory has the text.
     text = segments.text.gather(1, columns)

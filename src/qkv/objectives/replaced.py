@@ -23,6 +23,7 @@ from qkv.objectives.masked import ACCURACY_SLOTS, MaskingObjective, token_logits
 from qkv.objectives.masking import MaskedBatch, MaskingConfig
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts import kernels
+from qkv.parts.draws import random_int64
 from qkv.parts.heads import ModelWithHeads, states_at
 from qkv.parts.loss import PIECE, cross_entropy_sum, log_probabilities
 
@@ -131,17 +132,18 @@ def sample_tokens(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:
     """Sample a token from each distribution, in parts that fit into memory, and take its mode. (N, E) -> (N,), (N,)."""
     # Half the part size of the loss: the logits are held twice, once as probabilities in float32.
     step = max(1, PIECE[features.device.type] // 2 // len(head.weight))
-    parts = [sample_from(token_logits(head, part)) for part in features.split(step)]
+    keys = random_int64(len(features), features.device)
+    parts = [sample_from(token_logits(head, part), own) for part, own in zip(features.split(step), keys.split(step), strict=True)]
     samples, predictions = zip(*parts, strict=True)
     return torch.cat(samples), torch.cat(predictions)
 
 
-def sample_from(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Sample a token by its softmax probability, and take the most probable one. (N, V) -> (N,), (N,)."""
+def sample_from(logits: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Sample a token by its softmax probability, and take the most probable one. (N, V), random keys (N,) -> (N,), (N,)."""
     if kernels.usable(logits):
-        return kernels.draw.draw(logits)
+        return kernels.draw.draw(logits, keys)
     # Inverse transform sampling: one random number per row, where the Gumbel-max trick needs V.
     cumulative = logits.softmax(-1, dtype=torch.float32).cumsum_(-1)
-    threshold = torch.rand(len(logits), 1, device=logits.device) * cumulative[:, -1:]
+    threshold = (keys >> 40 & 0xFFFFFF)[:, None] * 2.0**-24 * cumulative[:, -1:]
     samples = torch.searchsorted(cumulative, threshold, right=True).squeeze(-1)
     return samples.clamp_(max=logits.size(-1) - 1), logits.argmax(-1)  # rounding may have made the threshold the total

@@ -30,6 +30,10 @@ class Tally:
         else:
             self._sums[name] = added
 
+    def sums(self) -> list[Tensor]:
+        """Return the tensors of all sums and counts, (2,) each, in the order of first use; several processes add them up."""
+        return list(self._sums.values())
+
     def copy(self) -> dict[str, Tensor]:
         """Return a copy of all sums, for `restore`."""
         return {name: pair.clone() for name, pair in self._sums.items()}
@@ -43,7 +47,7 @@ class Tally:
         """Return the means since the last call, without those of nothing, and set all to zero."""
         if not self._sums:
             return {}
-        found = torch.stack(list(self._sums.values())).tolist()
+        found = torch.stack(self.sums()).tolist()
         for pair in self._sums.values():
             pair.zero_()
         return {name: total / count for name, (total, count) in zip(self._sums, found, strict=True) if count}

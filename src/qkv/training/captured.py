@@ -1,7 +1,7 @@
 """A training update as a CUDA graph: the host launches its hundreds of kernels with one call.
 
 Everything that differs from update to update lies in tensors that the graph reads: the batch, its number of labels, the learning
-rate and the state of torch's random numbers. Batches of packed rows all have one layout. Rows of one text each come in several
+rate and the seed of random draws. Batches of packed rows all have one layout. Rows of one text each come in several
 widths, and each width has its own graph.
 """
 
@@ -18,8 +18,9 @@ from qkv.data.batches import Batch
 
 MOST = 64  # layouts that are recorded: each recording takes a moment, and rarer layouts hardly matter
 
-Layout = tuple[torch.Size, ...]
-Compute = Callable[[tuple[Any, ...], Tensor], Tensor]  # inputs of a batch and the number of its labels -> its loss
+Layout = tuple[Any, ...]
+# Inputs of a batch, the number of its labels and the numbers of these rows in it -> its loss.
+Compute = Callable[[tuple[Any, ...], Tensor, range], Tensor]
 
 
 def recordable(model: nn.Module) -> bool:
@@ -28,8 +29,8 @@ def recordable(model: nn.Module) -> bool:
 
 
 def layout_of(batch: Batch) -> Layout:
-    """Return the shapes of a batch's tensors."""
-    return tuple(values.shape for values in _flat(batch))
+    """Return what a graph of an update has recorded of a batch: which rows these are, and the shapes of the tensors."""
+    return batch.numbers, *(values.shape for values in _flat(batch))
 
 
 class UpdateRecorder:
@@ -53,7 +54,7 @@ class CapturedUpdate:
         inputs = tuple(map_tensors(rows, lambda t: t.to(device, copy=True)) for rows in like.inputs)
         self.labels = torch.full((), float(like.labels), device=device)
         self.graph = GraphedFunction(
-            lambda *_: compute(inputs, self.labels),
+            lambda *_: compute(inputs, self.labels, like.numbers),
             *(values for rows in inputs for values in tensors(rows)),
             stream=torch.cuda.current_stream(),
             pool=pool,

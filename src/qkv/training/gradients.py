@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from qkv.base.draws import drawing
 from qkv.base.errors import TrainingError
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch
@@ -15,8 +16,8 @@ from qkv.training.progress import Progress
 class GradientAccumulator:
     """Runs forward and backward over a batch in micro-batches.
 
-    A loss is a sum over labels, divided by the number of labels in the whole batch, so the sum of the gradients does not
-    depend on the number of micro-batches.
+    A loss is a sum over labels, divided by the number of labels in the whole batch, and random draws are those of the rows: the
+    sum of the gradients does not depend on the number of micro-batches, nor on that of processes.
     """
 
     def __init__(
@@ -27,13 +28,13 @@ class GradientAccumulator:
         micro_batches: int,
         *,
         seed: int,
-        rank: int,
         progress: Progress,
     ):
         self.model, self.loss, self.precision, self.micro_batches = model, loss, precision, micro_batches
-        self.seed, self.rank, self.progress = seed, rank, progress
+        self.seed, self.progress = seed, progress
         self.parameters: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
+        self.draw_seed = torch.zeros((), dtype=torch.int64, device=self.device)  # where a recorded update reads it
 
     def accumulate(self, batch: Batch, step: int) -> Tensor:
         """Add the batch's gradient to the parameters; double the number of micro-batches while it does not fit. -> loss."""
@@ -63,18 +64,25 @@ class GradientAccumulator:
                 parameter.grad = torch.zeros_like(parameter)
             return total
         size = -(-batch.rows // self.micro_batches)
-        for number, start in enumerate(range(0, batch.rows, size)):
-            self.seed_dropout(step, number)
-            total += self.backward(batch.part(slice(start, start + size)).to(self.device).inputs, batch.labels)
+        for start in range(0, batch.rows, size):
+            part = batch.part(slice(start, start + size))
+            self.seed_draws(step, part)
+            total += self.backward(part.to(self.device).inputs, batch.labels, part.numbers)
         return total
 
-    def seed_dropout(self, step: int, micro_batch: int) -> None:
-        """Seed dropout by its position in the training, so that a resumed run draws the same."""
-        torch.manual_seed(seed_at(self.seed, "dropout", step, self.rank, micro_batch))
+    def seed_draws(self, step: int, part: Batch) -> None:
+        """Seed the random draws of some rows by the step, so that a resumed run draws the same."""
+        self.draw_seed.fill_(seed_at(self.seed, "draws", step))
+        torch.manual_seed(seed_at(self.seed, "torch", step, part.numbers[0]))  # for models that draw without `base/draws.py`
 
-    def backward(self, inputs: tuple[Any, ...], labels: int | Tensor) -> Tensor:
-        """Add the gradient of some rows; `labels` is the number of labels in the whole batch. -> the rows' share of the loss."""
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+    def backward(self, inputs: tuple[Any, ...], labels: int | Tensor, numbers: range) -> Tensor:
+        """Add the gradient of some rows, with their numbers in the batch. -> the rows' share of the loss.
+
+        `labels` is the number of labels in the whole batch.
+        """
+        rows = torch.arange(numbers.start, numbers.stop, numbers.step, device=self.device)
+        autocast = torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32)
+        with autocast, drawing(self.draw_seed, rows):
             loss = self.loss(self.model, *inputs) / labels
         loss.backward()
         return loss.detach()

@@ -1,7 +1,7 @@
 """The training loop.
 
-Random draws depend on (seed, step) alone, and a checkpoint holds (step, position in the data): a run that was killed and
-resumed equals the uninterrupted run, bit for bit on the CPU.
+Random draws depend on (seed, step, row of the batch) alone, and a checkpoint holds (step, position in the data): a run that was
+killed and resumed equals the uninterrupted run, bit for bit on the CPU, and the number of processes changes nothing but rounding.
 """
 
 import time
@@ -39,8 +39,9 @@ PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of the
 class TrainingObjective(Protocol):
     """A training task: `loss(model, *inputs of a batch)` returns the sum of the losses over all labels.
 
-    An objective with more to report has a `tally` whose `read()` returns means since the last call. One whose loss changes during
-    training has `progress`, which becomes a tensor with the fraction of the updates that are done.
+    An objective with more to report has a `tally` whose `read()` returns means since the last call, and whose `sums()` are the
+    tensors behind them. One whose loss changes during training has `progress`, which becomes a tensor with the fraction of the
+    updates that are done.
     """
 
     @property
@@ -87,7 +88,7 @@ class Trainer:
         self.rank, self.world_size = distributed.init_processes()
         self.precision = choose_precision(config.precision, self.device)
         self.gradients = GradientAccumulator(
-            model, objective.loss, self.precision, config.accumulate, seed=seed, rank=self.rank, progress=progress
+            model, objective.loss, self.precision, config.accumulate, seed=seed, progress=progress
         )
         self.parameters = self.gradients.parameters
         self.done: Tensor | None = None  # on the device, where a recorded update reads it
@@ -150,7 +151,7 @@ class Trainer:
             self.done.fill_((step - 1) / self.planned_steps())
         graph = self.recorder.graph_for(batch) if self.recorder and self.gradients.micro_batches == 1 else None
         if graph:
-            self.gradients.seed_dropout(step, 0)
+            self.gradients.seed_draws(step, batch)
             loss = graph(batch)
         else:
             loss = self.apply_gradients(self.gradients.accumulate(batch, step))
@@ -171,9 +172,9 @@ class Trainer:
         self.gradients.zero_grad()
         return loss
 
-    def forward_backward_update(self, inputs: tuple[Any, ...], labels: Tensor) -> Tensor:
-        """Make an update from a batch on the device, in a form that a CUDA graph can capture. -> its loss."""
-        return self.apply_gradients(self.gradients.backward(inputs, labels))
+    def forward_backward_update(self, inputs: tuple[Any, ...], labels: Tensor, numbers: range) -> Tensor:
+        """Make an update from rows on the device, in a form that a CUDA graph can capture. -> its loss."""
+        return self.apply_gradients(self.gradients.backward(inputs, labels, numbers))
 
     def recording_failed(self, message: str) -> None:
         """Drop the gradients of an update that could not be recorded, and tell the user."""
@@ -243,7 +244,7 @@ class Trainer:
             "gradient_norm": float(self.guard.norm),
             "epoch": self.state.position.epoch,
             "seconds": self.clock.elapsed(),
-            **(self.objective.tally.read() if hasattr(self.objective, "tally") else {}),
+            **(self.read_tally() if hasattr(self.objective, "tally") else {}),
         }
         if self.log:
             values |= self.judge_health(values)
@@ -258,6 +259,15 @@ class Trainer:
                 "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
                 "then run the same command with --accept-changes: the last good checkpoint is intact"
             )
+
+    def read_tally(self) -> dict[str, float]:
+        """Return the means that the objective reports since the last call, over all processes."""
+        tally: Any = self.objective.tally  # type: ignore[attr-defined]
+        if self.world_size > 1:
+            sums = tally.sums()
+            missing = distributed.all_reduce_max(len(sums), self.device) - len(sums)  # of a process that has had no rows
+            distributed.all_reduce_sum([*sums, *torch.zeros(missing, 2, dtype=torch.float64, device=self.device)])
+        return tally.read()
 
     def judge_health(self, values: dict[str, Any]) -> dict[str, Any]:
         """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""

@@ -10,7 +10,20 @@ from torch import Tensor
 TRITON = importlib.util.find_spec("triton") is not None
 WIDEST_HEAD = 128  # widest head of the attention kernels
 if TRITON:
-    from qkv.parts.kernels import attention, bias, decode_step, draw, embedding, gated, linear, loss, residual, sums, two_stream  # noqa: F401
+    from qkv.parts.kernels import (  # noqa: F401
+        attention,
+        bias,
+        decode_step,
+        draw,
+        dropout,
+        embedding,
+        gated,
+        linear,
+        loss,
+        residual,
+        sums,
+        two_stream,
+    )
 
 
 def usable(x: Tensor) -> bool:
@@ -18,17 +31,19 @@ def usable(x: Tensor) -> bool:
     in_bf16 = x.dtype == torch.bfloat16 or (
         torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
     )
-    return TRITON and x.is_cuda and in_bf16 and _run_on(x.device)
+    return in_bf16 and run_on(x.device)
 
 
 def usable_in(x: Tensor) -> bool:
     """Return whether the kernels that take float32 as well as bf16 can compute from x."""
-    return TRITON and x.is_cuda and x.dtype in (torch.bfloat16, torch.float32) and _run_on(x.device)
+    return x.dtype in (torch.bfloat16, torch.float32) and run_on(x.device)
 
 
 @functools.cache
-def _run_on(device: torch.device) -> bool:
-    """Return whether kernels can be built for a GPU here, by building the smallest: Triton needs a C compiler."""
+def run_on(device: torch.device) -> bool:
+    """Return whether kernels can be built for a device, by building the smallest: Triton needs a GPU and a C compiler."""
+    if not TRITON or device.type != "cuda":
+        return False
     if torch.cuda.get_device_capability(device) < (8, 0):  # the first that multiplies bf16
         return False
     try:

@@ -3,7 +3,7 @@
 A table of few rows, such as that of positions or segments, gets thousands of gradients for each row, which torch adds one after
 the other. Here they are one matrix product: a one-hot matrix times the gradient. A table of many rows, such as the positions of
 long texts, is left to torch, since that matrix grows with the rows.
-N positions, D width.
+N positions, P of them in each row that has a key of its own for dropout, D width.
 """
 
 from typing import Any
@@ -13,7 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qkv.parts.kernels.residual import BLOCKS, blocks, kept, threshold
+from qkv.base.draws import next_keys, values_per_row
+from qkv.parts.kernels.dropout import threshold
+from qkv.parts.kernels.residual import BLOCKS, blocks, dropped
 from qkv.parts.kernels.sums import sum_lines
 from qkv.parts.products import product
 
@@ -52,7 +54,7 @@ def _normed_sum(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _embed_forward(  # type: ignore[no-untyped-def]
-    A, B, C, E, AT_A, AT_B, AT_C, AT_E, WEIGHT, BIAS, SEED, Y, N, threshold, grown, epsilon,
+    A, B, C, E, AT_A, AT_B, AT_C, AT_E, WEIGHT, BIAS, KEYS, Y, N, P, threshold, grown, epsilon,
     D: tl.constexpr, FOUR: tl.constexpr, DROP: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     n, d = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN), tl.arange(0, BD)[None, :]
@@ -62,13 +64,13 @@ def _embed_forward(  # type: ignore[no-untyped-def]
     weight = tl.load(WEIGHT + d, mask=d < D, other=0.0).to(tl.float32)
     y = normed * weight + tl.load(BIAS + d, mask=d < D, other=0.0).to(tl.float32)
     if DROP:
-        y = tl.where(kept(SEED, at, threshold), y * grown, 0.0)
+        y = dropped(y, KEYS, n, d, N, P, threshold, grown, D)
     tl.store(Y + at, y.to(Y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _embed_backward(  # type: ignore[no-untyped-def]
-    A, B, C, E, AT_A, AT_B, AT_C, AT_E, WEIGHT, SEED, GRAD, GRAD_SUM, SUMS, N, threshold, grown, epsilon,
+    A, B, C, E, AT_A, AT_B, AT_C, AT_E, WEIGHT, KEYS, GRAD, GRAD_SUM, SUMS, N, P, threshold, grown, epsilon,
     D: tl.constexpr, FOUR: tl.constexpr, DROP: tl.constexpr, BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     program, d = tl.program_id(0).to(tl.int64), tl.arange(0, BD)[None, :]
@@ -81,7 +83,7 @@ def _embed_backward(  # type: ignore[no-untyped-def]
         at = n[:, None] * D + d
         grad = tl.load(GRAD + at, mask=inside, other=0.0).to(tl.float32)
         if DROP:
-            grad = tl.where(kept(SEED, at, threshold), grad * grown, 0.0)
+            grad = dropped(grad, KEYS, n, d, N, P, threshold, grown, D)
         normed, scale = _normed_sum(A, B, C, E, AT_A, AT_B, AT_C, AT_E, n, d, inside, N, epsilon, FOUR, D)
         grad_weight += grad * normed
         grad_bias += grad
@@ -99,27 +101,27 @@ class _Embed(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, bias: Tensor, rate: float, epsilon: float, *lookups: Tensor) -> Tensor:
         first, index = lookups[0], lookups[len(lookups) // 2]
         y = first.new_empty(*index.shape, first.size(1), dtype=torch.bfloat16 if first.is_cuda else first.dtype)
-        seed = index.new_empty(1)
-        if rate:
-            seed.random_(-(2**63), None)
+        keys = next_keys(index.device) if rate else index.new_empty(1)
+        each = values_per_row(keys, index.numel())
         sizes = blocks(first.size(1))
         _embed_forward[(triton.cdiv(index.numel(), sizes["BN"]),)](
-            *_four(lookups), weight, bias, seed, y, index.numel(), threshold(rate), 1 / (1 - rate), epsilon,
+            *_four(lookups), weight, bias, keys, y, index.numel(), each, threshold(rate), 1 / (1 - rate), epsilon,
             **sizes, FOUR=len(lookups) == 8, DROP=rate > 0, num_warps=4,
         )  # fmt: skip
-        ctx.save_for_backward(weight, seed, *lookups)
+        ctx.save_for_backward(weight, keys, *lookups)
         ctx.rate, ctx.epsilon = rate, epsilon
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        weight, seed, *lookups = ctx.saved_tensors
+        weight, keys, *lookups = ctx.saved_tensors
         grad, positions, width = grads[0].contiguous(), grads[0].numel() // weight.numel(), weight.numel()
         grad_sum, sizes = torch.empty_like(grad), blocks(width)
         programs = triton.cdiv(positions, sizes["BN"] * BLOCKS)
         sums = grad.new_empty(programs, 2 * width, dtype=torch.float32)  # for the weight, and for the bias
         _embed_backward[(programs,)](
-            *_four(lookups), weight, seed, grad, grad_sum, sums, positions, threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
+            *_four(lookups), weight, keys, grad, grad_sum, sums, positions, values_per_row(keys, positions),
+            threshold(ctx.rate), 1 / (1 - ctx.rate), ctx.epsilon,
             **sizes, FOUR=len(lookups) == 8, DROP=ctx.rate > 0, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
         tables, indices = lookups[: len(lookups) // 2], lookups[len(lookups) // 2 :]

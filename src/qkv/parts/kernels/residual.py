@@ -3,9 +3,8 @@
 The norm is LayerNorm or, without a bias, RMSNorm (Zhang and Sennrich 2019), which neither centres values nor moves them.
 In a pre-norm layer the same is the end of one sub-layer and the beginning of the next: the sum goes on beside its norm.
 
-Dropout is decided by a hash of the position in the tensor and of one number drawn from torch's generator, so that the backward
-pass knows it without its having been stored.
-N positions, D width.
+Dropout is decided by hashes, as in `dropout.py`, so that the backward pass has it without its having been stored.
+N positions, P of them in each row that has a key of its own, D width.
 """
 
 from typing import Any
@@ -15,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qkv.base.draws import next_keys, values_per_row
+from qkv.parts.kernels.dropout import kept, threshold
 from qkv.parts.kernels.sums import sum_lines
 
 AT_ONCE = 2048  # values that a program processes together
@@ -34,25 +35,15 @@ def add_then_norm(
 
 
 @triton.jit
-def hashed(SEED, at):  # type: ignore[no-untyped-def]
-    """Return a pseudo-random number for each position, uniform over 32 bits."""
-    low = tl.load(SEED).to(tl.uint32)
-    high = (tl.load(SEED) >> 32).to(tl.uint32)
-    h = (at.to(tl.uint32) + low) * 0x9E3779B1
-    h = (h ^ (h >> 16) ^ high) * 0x7FEB352D
-    h = (h ^ (h >> 15)) * 0x846CA68B
-    return h ^ (h >> 16)
-
-
-@triton.jit
-def kept(SEED, at, threshold):  # type: ignore[no-untyped-def]
-    """Return which values dropout keeps."""
-    return hashed(SEED, at) >= threshold
+def dropped(x, KEYS, n, d, N, P, threshold, grown, D: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Return dropout of the values x at positions n; each key is for P positions."""
+    key = tl.load(KEYS + n // P, mask=n < N, other=0)[:, None]
+    return tl.where(kept(key, (n % P)[:, None] * D + d, threshold), x * grown, 0.0)
 
 
 @triton.jit
 def _add_and_norm_forward(  # type: ignore[no-untyped-def]
-    X, CHANGE, WEIGHT, BIAS, SEED, Y, SUM, MEAN, SCALE, N, threshold, grown, epsilon,
+    X, CHANGE, WEIGHT, BIAS, KEYS, Y, SUM, MEAN, SCALE, N, P, threshold, grown, epsilon,
     D: tl.constexpr, DROP: tl.constexpr, RMS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     n, d = tl.program_id(0).to(tl.int64) * BN + tl.arange(0, BN), tl.arange(0, BD)[None, :]
@@ -60,7 +51,7 @@ def _add_and_norm_forward(  # type: ignore[no-untyped-def]
     at = n[:, None] * D + d
     change = tl.load(CHANGE + at, mask=inside, other=0.0).to(tl.float32)
     if DROP:
-        change = tl.where(kept(SEED, at, threshold), change * grown, 0.0)
+        change = dropped(change, KEYS, n, d, N, P, threshold, grown, D)
     total = tl.load(X + at, mask=inside, other=0.0).to(tl.float32) + change
     total = total.to(SUM.dtype.element_ty)  # what the backward pass will read
     tl.store(SUM + at, total, mask=inside)
@@ -79,7 +70,7 @@ def _add_and_norm_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _add_and_norm_backward(  # type: ignore[no-untyped-def]
-    GRAD, GRAD_SUM, SUM, WEIGHT, SEED, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, threshold, grown,
+    GRAD, GRAD_SUM, SUM, WEIGHT, KEYS, MEAN, SCALE, GRAD_X, GRAD_CHANGE, SUMS, N, P, threshold, grown,
     D: tl.constexpr, DROP: tl.constexpr, RMS: tl.constexpr, GOES_ON: tl.constexpr,
     BLOCKS: tl.constexpr, BN: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
@@ -108,7 +99,7 @@ def _add_and_norm_backward(  # type: ignore[no-untyped-def]
             grad += tl.load(GRAD_SUM + at, mask=inside, other=0.0).to(tl.float32)
         tl.store(GRAD_X + at, grad.to(GRAD_X.dtype.element_ty), mask=inside)
         if DROP:
-            grad = tl.where(kept(SEED, at, threshold), grad * grown, 0.0)
+            grad = dropped(grad, KEYS, n, d, N, P, threshold, grown, D)
         tl.store(GRAD_CHANGE + at, grad.to(GRAD_CHANGE.dtype.element_ty), mask=inside)
     whole = tl.arange(0, BD)
     if RMS:
@@ -123,10 +114,6 @@ def blocks(width: int) -> dict[str, int]:
     return {"D": width, "BD": wide, "BN": max(1, AT_ONCE // wide)}
 
 
-def threshold(rate: float) -> int:
-    return min(2**32 - 1, round(rate * 2**32))
-
-
 class _AddAndNorm(torch.autograd.Function):
     """The sum and its norm; a sum that is not returned is stored for the backward pass alone, in a lower precision."""
 
@@ -136,23 +123,21 @@ class _AddAndNorm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         y, total = change.new_empty(x.shape), (x if goes_on else change).new_empty(x.shape)
         mean, scale = x.new_empty(2, x.numel() // x.size(-1), dtype=torch.float32)
-        seed = x.new_empty(1, dtype=torch.int64)
-        if rate:
-            seed.random_(-(2**63), None)
+        keys = next_keys(x.device) if rate else x.new_empty(1, dtype=torch.int64)
         sizes = blocks(x.size(-1))
         _add_and_norm_forward[(triton.cdiv(len(mean), sizes["BN"]),)](
-            x, change, weight, weight if bias is None else bias, seed, y, total, mean, scale,
-            len(mean), threshold(rate), 1 / (1 - rate), epsilon,
+            x, change, weight, weight if bias is None else bias, keys, y, total, mean, scale,
+            len(mean), values_per_row(keys, len(mean)), threshold(rate), 1 / (1 - rate), epsilon,
             **sizes, DROP=rate > 0, RMS=bias is None, num_warps=4,
         )  # fmt: skip
-        ctx.save_for_backward(total, weight, mean, scale, seed)
+        ctx.save_for_backward(total, weight, mean, scale, keys)
         ctx.rate, ctx.dtype, ctx.changed, ctx.rms = rate, x.dtype, change.dtype, bias is None
         ctx.set_materialize_grads(False)  # a sum that nobody reads has no gradient
         return total, y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        total, weight, mean, scale, seed = ctx.saved_tensors
+        total, weight, mean, scale, keys = ctx.saved_tensors
         sizes = blocks(total.size(-1))
         programs = triton.cdiv(len(mean), sizes["BN"] * BLOCKS)
         grad_x, grad_change = (torch.empty_like(total, dtype=dtype) for dtype in (ctx.dtype, ctx.changed))
@@ -161,8 +146,8 @@ class _AddAndNorm(torch.autograd.Function):
         )  # of the weight, then the bias
         of_sum, grad = None if grads[0] is None else grads[0].contiguous(), grads[1].contiguous()
         _add_and_norm_backward[(programs,)](
-            grad, grad if of_sum is None else of_sum, total, weight, seed, mean, scale, grad_x, grad_change, sums,
-            len(mean), threshold(ctx.rate), 1 / (1 - ctx.rate),
+            grad, grad if of_sum is None else of_sum, total, weight, keys, mean, scale, grad_x, grad_change, sums,
+            len(mean), values_per_row(keys, len(mean)), threshold(ctx.rate), 1 / (1 - ctx.rate),
             **sizes, DROP=ctx.rate > 0, RMS=ctx.rms, GOES_ON=of_sum is not None, BLOCKS=BLOCKS, num_warps=4,
         )  # fmt: skip
         grad_weight, *grad_bias = sum_lines(sums).split(total.size(-1))
