@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ def counted(act):
             os.kill(os.getpid(), signal.SIGKILL)
         return act(*args, **options)
     return first
-qkv.base.files._flush = counted(qkv.base.files._flush)
+qkv.base.files.flush = counted(qkv.base.files.flush)
 qkv.training.log.append = counted(qkv.training.log.append)
 for name in ("replace", "rename", "unlink", "mkdir", "write_text"):
     setattr(pathlib.Path, name, counted(getattr(pathlib.Path, name)))
@@ -66,11 +66,13 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-def together(commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2, first: str = "") -> list[RunningCommand]:
+def together(
+    commands: Commands, recipe: Path, run: Path, cache: Path, count: int = 2, first: str = "", more: Sequence[str] = ()
+) -> list[RunningCommand]:
     """Start the command in several processes, with the environment that torchrun sets."""
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "QKV_CACHE": str(cache)}
     return [
-        commands.start("train", recipe, "--out", run, first=first, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
+        commands.start("train", recipe, "--out", run, *more, first=first, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
         for rank in range(count)
     ]
 

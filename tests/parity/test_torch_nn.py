@@ -162,6 +162,6 @@ def test_the_decoder_by_itself(norm: str, activation: str, seed: int) -> None:
     source_mask = DenseMask(same_text(keep_target.long(), keep.long()).dense(3, 5, 7))
     found = x
     for layer in model.decoder:
-        found = layer(found, layer.cross.project_memory(memory, source_mask), context, source_mask)
+        found = layer(found, memory, context, source_mask)
     wanted = theirs(model).decoder(x, memory, FUTURE, tgt_key_padding_mask=~keep_target, memory_key_padding_mask=~keep)
     assert_same(model.decoder_norm(found), wanted, keep_target)

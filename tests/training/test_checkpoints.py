@@ -163,7 +163,7 @@ def test_optimiser_and_weights_go_on_as_if_never_saved(tmp_path: Path) -> None:
         step(model, optimiser, seed)
     tensors = {
         checkpoints.MODEL: checkpoints.named_weights(model),
-        checkpoints.OPTIMISER: checkpoints.optimiser_tensors(optimiser, model),
+        checkpoints.OPTIMISER: checkpoints.optimiser_tensors(optimiser, checkpoints.named_weights(model)),
     }
     folder = checkpoints.save(tmp_path, 3, tensors, STATE)
     other = toy_model()
@@ -171,7 +171,9 @@ def test_optimiser_and_weights_go_on_as_if_never_saved(tmp_path: Path) -> None:
     for group in second.param_groups:
         group["lr"] = 0.01
     checkpoints.set_weights(other, checkpoints.load_weights(folder / checkpoints.MODEL), "test")
-    checkpoints.set_optimiser_tensors(second, other, checkpoints.load_weights(folder / checkpoints.OPTIMISER))
+    checkpoints.set_optimiser_tensors(
+        second, checkpoints.named_weights(other), checkpoints.load_weights(folder / checkpoints.OPTIMISER)
+    )
     step(model, optimiser, 9)
     step(other, second, 9)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))

@@ -17,7 +17,7 @@ PARTIAL = ".partial"  # suffix while a file or a folder is being written
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to, and rename it to `path` on exit. On an error nothing is left behind."""
-    partial = _partial_path(path)
+    partial = partial_path(path)
     try:
         _prepare_parent(path)
         partial.touch()
@@ -25,9 +25,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         partial.unlink()
         yield partial
         partial.chmod(mode)  # some libraries create files for their owner only, whatever the umask
-        _flush(partial)
+        flush(partial)
         partial.replace(path)
-        _flush(path.parent)
+        flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
@@ -38,7 +38,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to fill, and rename it to `path` on exit, where it replaces an older folder."""
-    partial = _partial_path(path)
+    partial = partial_path(path)
     try:
         _prepare_parent(path)
         partial.mkdir()
@@ -48,12 +48,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             if file.is_file():
                 file.chmod(mode)
         for file in partial.iterdir():
-            _flush(file)
-        _flush(partial)
+            flush(file)
+        flush(partial)
         if path.exists():
             shutil.rmtree(path)
         partial.rename(path)
-        _flush(path.parent)
+        flush(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
@@ -62,7 +62,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def check_writable(path: Path) -> None:
     """Refuse a path that cannot be written, before hours of work go into it."""
-    partial = _partial_path(path)
+    partial = partial_path(path)
     try:
         _prepare_parent(path)
         partial.mkdir()
@@ -73,7 +73,7 @@ def check_writable(path: Path) -> None:
 
 def delete_folder(path: Path) -> None:
     """Delete a folder; what is left of it if the process is killed meanwhile is a partial folder."""
-    partial = _partial_path(path)
+    partial = partial_path(path)
     path.rename(partial)
     shutil.rmtree(partial)
 
@@ -84,9 +84,9 @@ def delete_partial(folder: Path) -> None:
         _delete(path)
 
 
-def _partial_path(path: Path) -> Path:
-    """Return the path under which this process writes `path`."""
-    return path.with_name(f".{path.name}.{os.getpid()}{PARTIAL}")
+def partial_path(path: Path, process: int | None = None) -> Path:
+    """Return the path under which a process, this one by default, writes `path`."""
+    return path.with_name(f".{path.name}.{os.getpid() if process is None else process}{PARTIAL}")
 
 
 def _prepare_parent(path: Path) -> None:
@@ -130,7 +130,7 @@ def write_error(path: Path, error: OSError) -> QkvError:
     return QkvError(f"{path}: cannot be written: {error.strerror or error}")
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Wait until the disk holds a file, or the entries of a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:

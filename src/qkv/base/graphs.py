@@ -83,12 +83,14 @@ class GraphRecorder(Generic[T]):
         warm_up: int = WARM_UP,
         limit: int | None = None,
         on_failure: Callable[[str], object] | None = None,
+        any_failed: Callable[[bool], bool] = bool,
     ):
         """Record `what`, a name for messages. `limit` is the number of keys with recordings; the first keys get them.
 
         Without a limit, a call with a new key drops the recording of the key before it: for keys that do not come back, such
-        as those with addresses of memory.
+        as those with addresses of memory. `any_failed` tells processes that record together whether one of them failed.
         """
+        self.any_failed = any_failed
         self.what, self.warm_up, self.limit, self.on_failure = what, warm_up, limit, on_failure or _warn
         self.calls: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, T] = {}
@@ -106,12 +108,15 @@ class GraphRecorder(Generic[T]):
         self.calls[key] += 1
         due = self.calls[key] > self.warm_up and key not in self.recordings
         if due and worthwhile and len(self.recordings) < (self.limit or 1):
+            why = ""
             try:
                 self.recordings[key] = record()
             except RuntimeError as error:
+                why = str(error).partition("\n")[0][:200]
+            if self.any_failed(bool(why)):
                 self.failed = True
                 self.forget()
-                why = str(error).partition("\n")[0][:200]
+                why = why or "another process failed"
                 self.on_failure(f"{self.what} could not be recorded as a CUDA graph and will run slower: {why}")
         return self.recordings.get(key)
 
@@ -122,7 +127,9 @@ class GraphRecorder(Generic[T]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "GraphRecorder[T]":
         """Return a recorder without recordings: graphs work on the memory of what they were recorded for."""
-        return type(self)(self.what, warm_up=self.warm_up, limit=self.limit, on_failure=self.on_failure)
+        return type(self)(
+            self.what, warm_up=self.warm_up, limit=self.limit, on_failure=self.on_failure, any_failed=self.any_failed
+        )
 
 
 def _warn(message: str) -> None:

@@ -1,9 +1,10 @@
 """qkv train RECIPE|FILE [--set key=value]... [--out DIR]: train a model, or resume its training."""
 
+import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -26,17 +27,21 @@ def train_command(
     """Train a model; after an interruption the same command resumes."""
     from qkv.recipes import load_recipe
 
-    loaded = load_recipe(recipe, settings or [])
-    if gpus is not None and "WORLD_SIZE" not in os.environ:
-        _exec_torchrun(gpus)
+    if "WORLD_SIZE" not in os.environ:  # several processes read it together, and report a mistake once
+        load_recipe(recipe, settings or [])
+        if gpus is not None:
+            _start_processes(gpus)
     from qkv.jobs.train import train
 
-    train(loaded, out or Path("runs") / Path(recipe).stem, accept_changes)
+    train(recipe, out or Path("runs") / Path(recipe).stem, accept_changes, settings or [])
 
 
-def _exec_torchrun(gpus: str) -> None:
-    """Replace this process by torchrun, which starts the same command once per GPU and passes signals on."""
+def _start_processes(gpus: str) -> NoReturn:
+    """Start the same command once per GPU, by torchrun, and exit as the first one that fails does."""
     import torch
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main as torchrun
 
     available = torch.cuda.device_count()
     if gpus != "all" and not gpus.isdigit():
@@ -44,5 +49,12 @@ def _exec_torchrun(gpus: str) -> None:
     wanted = available if gpus == "all" else int(gpus)
     if not 0 < wanted <= available:
         raise ConfigError(f"--gpus {gpus}: torch sees {available} GPUs here; leave --gpus out to train on the CPU")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={wanted}"]
-    os.execv(sys.executable, [*torchrun, "-m", "qkv", *sys.argv[1:]])
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # the command has said why it ended
+    try:
+        torchrun(["--standalone", f"--nproc-per-node={wanted}", "-m", "qkv", *sys.argv[1:]])
+    except ChildFailedError as error:
+        codes = [failure.exitcode for failure in error.failures.values()]
+        sys.exit(max(codes) if max(codes) > 0 else 128 - min(codes))
+    except SignalException as stopped:
+        sys.exit(128 + stopped.sigval)
+    sys.exit(0)

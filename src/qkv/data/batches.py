@@ -8,7 +8,7 @@ With `one_text_per_row`, for models that mix neighbours, every text has its own 
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
@@ -51,6 +51,7 @@ class Batch:
     filled: int  # positions that hold a token
     after: Position  # the batch after this one
     part_of_rows: range | None = None  # the rows of the whole batch that these are; None: all of them
+    whole_rows: int = 0  # rows over all processes, in one process's part of a batch
 
     @property
     def rows(self) -> int:
@@ -283,7 +284,7 @@ def in_order(
         )
 
 
-def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], T], depth: int = 4) -> Iterator[T]:
+def prefetch(batches: Iterator[Batch], prepare: Callable[[Batch], T], depth: int = 4) -> Generator[T, None, None]:
     """Yield what `prepare` makes of each batch, on another thread while the device is busy."""
     ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
     stop = threading.Event()

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import CheckpointError
-from qkv.base.files import digest
 from qkv.folder.run import config_value, find_weights, read_recipe
+from qkv.training.checkpoints import digest_weights
 
 BASE = "base"  # in config.json: the digest of the weights that an adapter is trained for
 
@@ -24,7 +24,7 @@ def weights_digest(run: Path) -> str:
     """Return the hash of a run's weights, by which an adapter knows its base."""
     file = find_weights(run, read_recipe(run)).path
     try:
-        return digest(file)
+        return digest_weights(file)
     except OSError:
         raise CheckpointError(f"{file}: no such file; is this a run folder whose training has saved something?") from None
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.files import digest
 from qkv.data.corpora import Tokenizers
 from qkv.folder.adapters import BASE, check_base, started_from
 from qkv.folder.run import CONFIG, WeightsFile, config_value, find_weights, read_recipe, read_run
@@ -17,7 +16,7 @@ from qkv.parts.heads import ENCODER, ModelWithHeads
 from qkv.recipes import Recipe
 from qkv.recipes.abilities import require, verbs
 from qkv.text.tokenizer import Tokenizer
-from qkv.training.checkpoints import load_weights, set_weights
+from qkv.training.checkpoints import digest_weights, load_weights, set_weights
 
 HEADS = "heads"
 EMBEDDING = "embedding."  # shared by networks that are pretrained together: saved once, with the first of them
@@ -153,7 +152,7 @@ class TranslatorRun(NamedTuple):
     @property
     def digest(self) -> str:
         """A hash of the files that the weights come from."""
-        return digest(self.weights_file.path) + self.base_digest
+        return digest_weights(self.weights_file.path) + self.base_digest
 
     @property
     def tokenizer(self) -> Tokenizer:

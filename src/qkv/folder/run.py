@@ -20,8 +20,8 @@ LAYOUT = 2  # the version of a run folder; raised when older ones cannot be read
 CONFIG, WEIGHTS, RESULT = "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
-# A run may train longer, stop sooner, or keep more.
-FREE_TO_CHANGE = tuple(f"training.{key}:" for key in ("steps", "minutes", "epochs", "patience", "keep_checkpoints"))
+# A run may train longer, stop sooner, keep more, or divide its weights.
+FREE_TO_CHANGE = tuple(f"training.{key}:" for key in ("steps", "minutes", "epochs", "patience", "keep_checkpoints", "shard"))
 
 
 def is_run(folder: Path) -> bool:

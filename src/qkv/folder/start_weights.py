@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
-from qkv.base.files import atomic_file, digest
+from qkv.base.files import atomic_file
 from qkv.folder.networks import named_weights
 from qkv.folder.run import find_weights, read_recipe
 from qkv.folder.start import read_start
@@ -23,7 +23,7 @@ def weights_to_hold(recipe: Recipe, run: Path, model: nn.Module) -> dict[str, Te
     """
     start = Path(recipe.start or "")
     file = find_weights(start, read_recipe(start)).path
-    _refuse_other_weights(run, start, digest(file))
+    _refuse_other_weights(run, start, checkpoints.digest_weights(file))
     # A fine-tuned network has another name than in the pretraining of an ELECTRA or a T5.
     saved = named_weights(read_start(start).network) if recipe.job == "finetuning" else checkpoints.load_weights(file)
     found = {}

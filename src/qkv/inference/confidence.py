@@ -13,10 +13,11 @@ import numpy as np
 
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError, DataError
-from qkv.base.files import atomic_file, digest
+from qkv.base.files import atomic_file
 from qkv.decoding.scoring import TokenStatistics
 from qkv.folder.run import find_weights, is_exported, read_recipe
 from qkv.inference.logistic import LogisticRegression, Reliability, predict_out_of_fold
+from qkv.training.checkpoints import digest_weights
 
 CONFIDENCE = "confidence.json"  # in a run's folder
 GOOD_CHRF = 70.0
@@ -126,7 +127,7 @@ def _feature_matrix(names: Sequence[str], statistics: Sequence[TokenStatistics],
 
 def weights_digest(run: Path) -> str:
     """Return the digest of the weights that a run is used with."""
-    return digest(find_weights(run, read_recipe(run)).path)
+    return digest_weights(find_weights(run, read_recipe(run)).path)
 
 
 def read_confidence(run: Path) -> ConfidenceModel:

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from qkv.base.errors import CheckpointError, DataError
+from qkv.base.errors import CheckpointError, ConfigError, DataError
 from qkv.base.hardware import choose_device
 from qkv.folder.run import find_weights, read_run
 from qkv.jobs.pretraining import check_tokenizer
@@ -19,6 +19,7 @@ from qkv.text.files import find_input_files
 from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig
 from qkv.text.vocabulary_growth import check_growable
+from qkv.training.checkpoints import weight_files
 from qkv.vectors.formats import detect_format
 
 LOOKED_AT = 1000  # pairs, to find one that can be used
@@ -27,11 +28,13 @@ LOOKED_AT = 1000  # pairs, to find one that can be used
 def check_inputs(recipe: Recipe) -> None:
     """Raise an error if something that the recipe names is missing or empty."""
     choose_device(recipe.training.device)
+    if recipe.training.shard and not recipe.model.shardable:
+        raise ConfigError(f"the weights of model.kind={recipe.model.kind} cannot be sharded; leave training.shard out")
     if recipe.start is not None:
         start = Path(recipe.start)
         started, _ = read_run(start)
         weights = find_weights(start, started).path
-        if not weights.exists():
+        if not weight_files(weights):
             raise CheckpointError(f"{weights}: no such file; is this a run folder whose training has saved something?")
     CHECKS[recipe.job](recipe)
 

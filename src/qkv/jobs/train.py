@@ -2,13 +2,17 @@
 
 import contextlib
 import json
+import platform
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from qkv.base.config import differences
+import yaml
+
+from qkv.base.config import describe_differences, differences, dump_yaml
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import choose_device, describe_device
 from qkv.folder.run import RESULT, discard_run, is_run, lock_run, open_run, read_recipe
@@ -20,20 +24,21 @@ from qkv.jobs.inputs import check_inputs
 from qkv.jobs.job import Job, count_parameters, precision_name
 from qkv.jobs.pretraining import pretraining
 from qkv.jobs.translation import translation
-from qkv.recipes import Recipe, load_recipe
+from qkv.recipes import RECIPE, Recipe, load_recipe, parse_recipe
 from qkv.training import checkpoints, distributed
 from qkv.training.health import Health
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
 
 JOBS: dict[str, Callable[..., Job]] = {"translation": translation, "pretraining": pretraining, "finetuning": finetuning}
+VISIBLE_AFTER = 60  # seconds until a shared file system shows a new folder everywhere
 
 
 def train(
     recipe: str | Path | dict[str, Any] | Recipe,
     out: str | Path,
     accept_changes: bool = False,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | list[str] | None = None,
 ) -> Path:
     """Train a recipe into the run folder `out` and return the folder; the same call again resumes where it stopped.
 
@@ -50,40 +55,66 @@ def train(
             f"{out}: a run is trained in a folder of this machine; train it there, then copy it (aws s3 cp --recursive); "
             "qkv.load and the commands that use a run read it at a URL"
         )
-    recipe = complete_recipe(resolve_recipe(recipe, settings))
-    if not (is_run(run) and (run / RESULT).exists() and not differences(read_recipe(run), recipe)):
-        check_inputs(recipe)
-    new = not run.exists()
-    rank, _ = distributed.init_processes()
-    progress = Progress(quiet=rank > 0)
-    try:
-        with lock_run(run) if rank == 0 else contextlib.nullcontext():
+    with distributed.joined_processes() as rank, contextlib.ExitStack() as stack:
+        with distributed.all_or_none():
+            recipe = complete_recipe(resolve_recipe(recipe, settings))
+            if not (is_run(run) and (run / RESULT).exists() and not differences(read_recipe(run), recipe)):
+                check_inputs(recipe)
+        _compare_recipes(recipe, rank)
+        progress = Progress(quiet=rank > 0)
+        stack.callback(progress.close)
+        new = not run.exists()
+        with distributed.all_or_none():
             if rank == 0:
+                stack.enter_context(lock_run(run))
                 for change in open_run(run, recipe, accept_changes):
                     progress.say(f"changed: {change}")
-            distributed.barrier()
-            if (run / RESULT).exists():
-                more = ", or larger training.steps or minutes to continue" if checkpoints.folders(run) else ""
-                progress.say(f"{run} is finished; choose another --out to train again{more}")
-                return run
-            try:
-                _train(recipe, run, progress, rank, accept_changes)
-            except QkvError:
-                if new and rank == 0:
-                    discard_run(run)
-                raise
-    finally:
-        progress.close()
-        distributed.destroy_processes()
+        with distributed.all_or_none():
+            _wait_for_folder(run, rank)
+        if (run / RESULT).exists():
+            more = ", or larger training.steps or minutes to continue" if checkpoints.folders(run) else ""
+            progress.say(f"{run} is finished; choose another --out to train again{more}")
+            return run
+        try:
+            _train(recipe, run, progress, rank, accept_changes)
+        except (QkvError, distributed.OtherProcessFailedError):
+            if new and rank == 0:
+                discard_run(run)
+            raise
     return run
 
 
-def resolve_recipe(given: Any, settings: Mapping[str, Any] | None) -> Recipe:
+def _compare_recipes(recipe: Recipe, rank: int) -> None:
+    """Refuse processes with other recipes than the first one's."""
+    own = dump_yaml(recipe)
+    first = distributed.broadcast_text(own)
+    with distributed.all_or_none():
+        if own != first:
+            changes = differences(parse_recipe(yaml.safe_load(first), "the recipe of process 0"), recipe)
+            raise ConfigError(
+                f"process {rank} on {platform.node()} has another recipe than process 0: {describe_differences(changes)}; "
+                "start all processes with the same recipe and settings"
+            )
+
+
+def _wait_for_folder(run: Path, rank: int) -> None:
+    """Wait until this process sees the folder that the first one has opened; refuse one that it does not share."""
+    end = time.monotonic() + VISIBLE_AFTER
+    while not (run / RECIPE).exists():
+        if time.monotonic() > end:
+            raise ConfigError(
+                f"{run}: process {rank} on {platform.node()} does not see the folder that process 0 has made; choose an --out "
+                "on a file system that all machines share"
+            )
+        time.sleep(0.1)
+
+
+def resolve_recipe(given: Any, settings: Mapping[str, Any] | list[str] | None) -> Recipe:
     """Return the recipe that a caller gives as a name, a file, a dict or a recipe, with the settings applied."""
-    if settings is not None and not isinstance(settings, Mapping):
+    if settings is not None and not isinstance(settings, Mapping | list):
         raise ConfigError(f"settings must be a dict such as {{'training.steps': 1000}}, got {type(settings).__name__}")
     if isinstance(given, str | Path | dict):
-        return load_recipe(given, list(as_settings(settings or {})))
+        return load_recipe(given, settings if isinstance(settings, list) else list(as_settings(settings or {})))
     if not hasattr(given, "job"):
         raise ConfigError(f"a recipe is a name, a YAML file or a dict, got {type(given).__name__}")
     if settings:
@@ -110,11 +141,12 @@ def _path_as_text(value: Any) -> str:
 
 
 def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
-    if rank == 0:
-        job = JOBS[recipe.job](recipe, run, progress, accept_changes)
-    distributed.barrier()
-    if rank > 0:  # the first process has filled the cache
-        job = JOBS[recipe.job](recipe, run, progress, accept_changes)
+    # The first process makes the tokenizers and fills its machine's cache, then the first ones of other machines fill theirs.
+    turn = 0 if rank == 0 else 1 if distributed.is_first_of_node() else 2
+    for now in range(3):
+        with distributed.all_or_none():
+            if now == turn:
+                job = JOBS[recipe.job](recipe, run, progress, accept_changes)
     _announce(recipe, job, progress)
     trainer = Trainer(
         run, job.model, job.objective, job.batches, job.training,
@@ -129,8 +161,8 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         if trainer.signals.number == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
+    trainer.release()  # scores in float32 need more memory than those in bf16 during training
     if rank == 0:
-        trainer.release()  # scores in float32 need more memory than those in bf16 during training
         job.validator.use_float32()
         job.finish(trainer)
         if not recipe.training.keep_checkpoints:  # only now: without a result, a run goes on from its checkpoints

@@ -41,6 +41,7 @@ class ElmoConfig(ModelConfig):
 
     kind: Literal["elmo"] = "elmo"
     reads_characters: ClassVar[bool] = True
+    shardable: ClassVar[bool] = False
     width: int = Field(default=1024, gt=0)  # of both directions together, half of it each: 2 P
     lstm_width: int = Field(default=4096, gt=0)  # LSTM cells, before the projection
     layers: int = Field(default=2, gt=0)  # in each direction

@@ -13,7 +13,7 @@ Dropout is on embeddings, between layers and before the output, never between po
 B batch, S source length, T target length, D width, E width of embeddings, R hypotheses, V vocabulary.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
@@ -44,6 +44,7 @@ class RnnConfig(ModelConfig):
     """The shape of a recurrent encoder-decoder; vocabulary sizes come from the tokenizers."""
 
     kind: Literal["rnn"] = "rnn"
+    shardable: ClassVar[bool] = False
     cell: Literal["lstm", "gru"] = "lstm"
     width: int = Field(default=512, gt=0)  # of the layers, both directions together
     embedding_width: int = Field(default=512, gt=0)  # of embeddings, and of the output layer's input

@@ -57,8 +57,10 @@ class DecoderLayer(nn.Module):
         source_mask: AttentionMask,
         cache: LayerCache | None = None,
     ) -> Tensor:
+        """x (B, T, D) -> (B, T, D). The memory is the encoder's states, (B, S, D); in decoding, with a cache, it is projected."""
+        keys_values = memory if cache else self.cross.project_memory(memory, source_mask)  # type: ignore[arg-type]
         x = self.around_attention(x, lambda y: self.attention(y, context, cache))
-        x = self.around_cross(x, lambda y: self.cross(y, memory, source_mask))
+        x = self.around_cross(x, lambda y: self.cross(y, keys_values, source_mask))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -89,7 +91,7 @@ class EncoderDecoder(IncrementalDecoder):
         context = self.target_position_scheme.context_of_rows(mask, target, like=x)
         source_mask = packed_mask(target.text, source.text, self.head_width, like=x)
         for layer in self.decoder:
-            x = layer(x, layer.cross.project_memory(memory, source_mask), context, source_mask)  # type: ignore[operator, union-attr]
+            x = layer(x, memory, context, source_mask)
         return self.decoder_norm(x)
 
     def encode(self, source: Rows) -> Tensor:

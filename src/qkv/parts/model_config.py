@@ -33,6 +33,7 @@ class ModelConfig(Config):
     source_bos: ClassVar[bool] = False  # sources always begin with bos (UniLM)
     source_eos: ClassVar[bool] = False  # sources always end with eos (T5, UniLM)
     takes_adapters: ClassVar[bool] = False  # its layers have the projections that adapters are added to
+    shardable: ClassVar[bool] = True  # its weights can be divided over processes; torch's recurrent layers need theirs whole
 
     @property
     def one_text_per_row(self) -> bool:

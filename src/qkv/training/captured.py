@@ -1,8 +1,8 @@
 """A training update as a CUDA graph: the host launches its hundreds of kernels with one call.
 
 Everything that differs from update to update lies in tensors that the graph reads: the batch, its number of labels, the learning
-rate and the seed of random draws. Batches of packed rows all have one layout. Rows of one text each come in several
-widths, and each width has its own graph.
+rate and the seed of random draws. The exchange of gradients between processes is recorded too. Batches of packed rows all have
+one layout. Rows of one text each come in several widths, and each width has its own graph.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from qkv.base.graphs import GraphedFunction, GraphRecorder
 from qkv.base.rows import map_tensors, tensors
 from qkv.data.batches import Batch
+from qkv.training import distributed
 
 MOST = 64  # layouts that are recorded: each recording takes a moment, and rarer layouts hardly matter
 
@@ -29,8 +30,11 @@ def recordable(model: nn.Module) -> bool:
 
 
 def layout_of(batch: Batch) -> Layout:
-    """Return what a graph of an update has recorded of a batch: which rows these are, and the shapes of the tensors."""
-    return batch.numbers, *(values.shape for values in _flat(batch))
+    """Return what a graph of an update has recorded of a batch: which rows these are, and the shapes of the tensors.
+
+    All processes find the same layouts again in the same updates, because the number of rows of the whole batch is part of them.
+    """
+    return batch.whole_rows, batch.numbers, *(values.shape for values in _flat(batch))
 
 
 class UpdateRecorder:
@@ -38,7 +42,10 @@ class UpdateRecorder:
 
     def __init__(self, compute: Compute, device: torch.device, on_failure: Callable[[str], object]):
         self.compute, self.device = compute, device
-        self.recorder: GraphRecorder[CapturedUpdate] = GraphRecorder("an update", limit=MOST, on_failure=on_failure)
+        # All processes exchange gradients in a recorded update, or none does: they record the same layouts at the same time.
+        self.recorder: GraphRecorder[CapturedUpdate] = GraphRecorder(
+            "an update", limit=MOST, on_failure=on_failure, any_failed=lambda failed: bool(*distributed.all_reduce_max([failed]))
+        )
         # All graphs share one memory pool: an update leaves nothing in it that a later one could overwrite.
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 

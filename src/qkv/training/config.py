@@ -16,6 +16,7 @@ class TrainingConfig(Config):
     minutes: float | None = Field(default=None, gt=0)  # time budget: once a few updates have been timed, it limits the steps
     epochs: int | None = Field(default=None, gt=0)  # fine-tuning only: passes over the examples, each ending with a validation
     batch_tokens: int = Field(default=25000, gt=0)  # target tokens per update, over all processes
+    shard: bool = False  # whether each process holds only some rows of each weight: for models that fit no single device
     accumulate: int = Field(default=1, gt=0)  # micro-batches per batch: less memory, same result
     row_width: int | None = Field(default=None, gt=0)  # tokens in a packed row; set by the longest text when not given
     betas: tuple[float, float] = (0.9, 0.98)  # Adam's

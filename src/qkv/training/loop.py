@@ -2,8 +2,10 @@
 
 Random draws depend on (seed, step, row of the batch) alone, and a checkpoint holds (step, position in the data): a run that was
 killed and resumed equals the uninterrupted run, bit for bit on the CPU, and the number of processes changes nothing but rounding.
+All processes run the loop in step; the first one logs and validates.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -13,23 +15,27 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from qkv.base.errors import TrainingError
+from qkv.base.errors import ConfigError, TrainingError
 from qkv.base.hardware import choose_precision, peak_flops
 from qkv.base.rows import map_tensors
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch, Position, prefetch
 from qkv.training import checkpoints, distributed
 from qkv.training.captured import UpdateRecorder, own_stream, recordable
+from qkv.training.checkpoint_writer import CheckpointWriter, find_newest
 from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
+from qkv.training.exchange import GradientExchange
 from qkv.training.gradients import GradientAccumulator
 from qkv.training.health import Health, HealthWarning, Probe, ProbeBudget, due
 from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
 from qkv.training.optimiser import StartPenalty, UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
 from qkv.training.plan import Planner
 from qkv.training.progress import Progress
+from qkv.training.sharding import ShardedGradients, ShardedWeights
 from qkv.training.signals import StopSignals
 from qkv.training.state import TrainingState
+from qkv.training.weights import Weights
 
 PROBED_ROWS = 8  # of a batch over all processes, at most
 MAX_CONSECUTIVE_SKIPS = 10  # skipped updates one after the other before training gives up
@@ -87,17 +93,27 @@ class Trainer:
         self.device = next(model.parameters()).device
         self.rank, self.world_size = distributed.init_processes()
         self.precision = choose_precision(config.precision, self.device)
-        self.gradients = GradientAccumulator(
-            model, objective.loss, self.precision, config.accumulate, seed=seed, progress=progress
-        )
+        options: dict[str, Any] = {"seed": seed, "progress": progress}
+        if config.shard and distributed.is_joined():
+            sharded = ShardedWeights(model, objective.loss, self.rank, self.world_size)
+            self.weights: Weights = sharded
+            self.gradients: GradientAccumulator = ShardedGradients(sharded, self.precision, config.accumulate, **options)
+        else:
+            self.weights = Weights(model, self.rank, self.world_size)
+            exchange = GradientExchange(self.weights.trained) if distributed.is_joined() else None
+            self.gradients = GradientAccumulator(
+                model, objective.loss, self.precision, config.accumulate, exchange=exchange, **options
+            )
         self.parameters = self.gradients.parameters
         self.done: Tensor | None = None  # on the device, where a recorded update reads it
         if hasattr(objective, "progress"):
             self.done = objective.progress = torch.zeros((), device=self.device)
-        self.optimiser = make_optimiser(model, config)
-        self.guard = UpdateGuard(self.optimiser, self.device)
-        self.penalty = StartPenalty(model, start_weights, config.start_penalty) if start_weights else None
-        self.average = _copy_weights(model) if config.averaging == "ema" else {}
+        self.optimiser = make_optimiser(model, config, self.weights.local)
+        self.guard = UpdateGuard(self.optimiser, self.device, self.weights.sharded)
+        self.penalty = StartPenalty(self.weights, start_weights, config.start_penalty) if start_weights else None
+        saved = self.weights.saved if config.averaging == "ema" else {}
+        self.average = {name: tensor.detach().clone() for name, tensor in saved.items()}
+        self.writer = CheckpointWriter(run, self.rank, self.world_size)
         self.state = TrainingState(steps=0 if config.minutes else config.steps or 0)
         self.signals = StopSignals(progress)
         self.log = Log(run) if self.rank == 0 else None
@@ -107,7 +123,7 @@ class Trainer:
         self.probed: Batch | None = None  # some rows of the last batch, for the probe
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
-        capture = self.device.type == "cuda" and self.world_size == 1 and recordable(model)
+        capture = self.device.type == "cuda" and not self.weights.sharded and recordable(model)
         self.recorder = UpdateRecorder(self.forward_backward_update, self.device, self.recording_failed) if capture else None
 
     # The loop itself
@@ -121,11 +137,12 @@ class Trainer:
         self.config = self.planner.fitted(self.state)
         if self.given.minutes is None:
             self.planner.say_changes(self.state)
-        with self.signals, own_stream(self.device):
-            batches = self.batches.starting(self.state.position)
-            for batch, probed in prefetch(batches, self.local_and_probed_rows, PREFETCH[self.device.type]):
+        batches = prefetch(self.batches.starting(self.state.position), self.local_and_probed_rows, PREFETCH[self.device.type])
+        with self.signals, own_stream(self.device), self.writer.finished(), contextlib.closing(batches):
+            for batch, probed in batches:
                 if self.finished():
                     break
+                self.refuse_idle_processes(batch)
                 self.update(batch)
                 self.probed = probed
                 self.state = self.planner.after_update(self.state)
@@ -134,6 +151,7 @@ class Trainer:
                     self.report()
                 if self.due(self.config.validate_every):
                     self.run_validation()
+                self.writer.check()
                 stop = self.stop_requested()
                 if stop or self.is_planned_checkpoint(self.state.step):
                     self.save()
@@ -149,7 +167,8 @@ class Trainer:
         set_learning_rate(self.optimiser, self.rate)
         if self.done is not None:
             self.done.fill_((step - 1) / self.planned_steps())
-        graph = self.recorder.graph_for(batch) if self.recorder and self.gradients.micro_batches == 1 else None
+        whole = self.gradients.micro_batches == 1 and (self.world_size == 1 or batch.whole_rows >= self.world_size)
+        graph = self.recorder.graph_for(batch) if self.recorder and whole else None
         if graph:
             self.gradients.seed_draws(step, batch)
             loss = graph(batch)
@@ -158,14 +177,13 @@ class Trainer:
         if self.average:
             # The first averages decay faster, or the random initial weights would stay in them.
             decay = min(self.config.ema_decay, (1 + step) / (10 + step))
-            averages = [self.average[name] for name, p in checkpoints.named_weights(self.model).items() if p.requires_grad]
+            averages = [self.average[name] for name, p in self.weights.saved.items() if p.requires_grad]
             torch._foreach_lerp_(averages, self.parameters, 1 - decay)
         self.window.append((loss, batch.tokens, batch.filled, batch.positions))
         self.state = replace(self.state, step=step, position=batch.after)
 
     def apply_gradients(self, loss: Tensor) -> Tensor:
-        """Sum the gradients over all processes and step the optimiser. -> the loss over all processes."""
-        distributed.all_reduce_sum([loss, *(p.grad for p in self.parameters if p.grad is not None)])
+        """Step the optimiser with the gradients of all processes. -> the loss."""
         if self.penalty:
             self.penalty.add_gradient()
         self.guard.step(self.parameters, self.config.clip, loss)
@@ -174,7 +192,11 @@ class Trainer:
 
     def forward_backward_update(self, inputs: tuple[Any, ...], labels: Tensor, numbers: range) -> Tensor:
         """Make an update from rows on the device, in a form that a CUDA graph can capture. -> its loss."""
-        return self.apply_gradients(self.gradients.backward(inputs, labels, numbers))
+        loss = torch.zeros((), device=self.device)
+        self.gradients.backward(inputs, labels, numbers, loss)
+        if self.gradients.exchange:
+            self.gradients.exchange.finish()
+        return self.apply_gradients(loss)
 
     def recording_failed(self, message: str) -> None:
         """Drop the gradients of an update that could not be recorded, and tell the user."""
@@ -183,7 +205,10 @@ class Trainer:
 
     def local_rows(self, batch: Batch) -> Batch:
         """Return this process's rows of a batch, in pinned memory for a GPU."""
-        share = batch.part(slice(self.rank, None, self.world_size)) if self.world_size > 1 else batch
+        # A sharded process without rows takes part in the computation of others, with any row.
+        first = min(self.rank, batch.rows - 1) if self.weights.sharded else self.rank
+        share = batch.part(slice(first, None, self.world_size)) if self.world_size > 1 else batch
+        share = replace(share, whole_rows=batch.rows)
         if self.device.type != "cuda":
             return share
         return replace(share, inputs=tuple(map_tensors(rows, Tensor.pin_memory) for rows in share.inputs))
@@ -194,6 +219,16 @@ class Trainer:
         rows = max(2, min(PROBED_ROWS, batch.rows // 8))
         # One process has all rows already, and the batch itself would fill as much memory again.
         return local, (local if self.world_size == 1 else batch).part(slice(0, rows))
+
+    def refuse_idle_processes(self, batch: Batch) -> None:
+        """Refuse a first batch with fewer rows than processes: some would never have any."""
+        if self.state.step == 0 and batch.whole_rows < self.world_size:
+            distributed.raise_together(
+                ConfigError(
+                    f"{self.world_size} processes share batches of {batch.whole_rows} rows, and some would have none; use fewer "
+                    "processes, or a larger training.batch_tokens"
+                )
+            )
 
     # The schedule
 
@@ -218,7 +253,7 @@ class Trainer:
 
     def stop_requested(self) -> bool:
         """Whether any process has received a signal to stop; then all of them stop."""
-        number = distributed.all_reduce_max(self.signals.number or 0, self.device)
+        (number,) = distributed.all_reduce_max([self.signals.number or 0])
         if number:
             self.signals.number = number
         return number > 0
@@ -246,18 +281,23 @@ class Trainer:
             "seconds": self.clock.elapsed(),
             **(self.read_tally() if hasattr(self.objective, "tally") else {}),
         }
+        measured = self.measure_health()
         if self.log:
-            values |= self.judge_health(values)
+            steps = self.planned_steps()
+            warnings = self.health.judge(self.state.step, steps, self.config.warmup_steps(steps), values | measured)
+            values |= measured | self.show_warnings(warnings)
             self.log.write(self.state.step, **values)
         self.progress.step(self.state.step, self.state.steps, values)
         self.window = []
         self.state = self.planner.after_report(self.state)
         skips = int(self.guard.consecutive)
         if skips >= MAX_CONSECUTIVE_SKIPS:
-            raise TrainingError(
-                f"loss or gradient was not finite {skips} times in a row at step {self.state.step}; lower "
-                "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
-                "then run the same command with --accept-changes: the last good checkpoint is intact"
+            distributed.raise_together(
+                TrainingError(
+                    f"loss or gradient was not finite {skips} times in a row at step {self.state.step}; lower "
+                    "training.learning_rate, lengthen training.warmup or use training.precision=float32, "
+                    "then run the same command with --accept-changes: the last good checkpoint is intact"
+                )
             )
 
     def read_tally(self) -> dict[str, float]:
@@ -265,24 +305,33 @@ class Trainer:
         tally: Any = self.objective.tally  # type: ignore[attr-defined]
         if self.world_size > 1:
             sums = tally.sums()
-            missing = distributed.all_reduce_max(len(sums), self.device) - len(sums)  # of a process that has had no rows
-            distributed.all_reduce_sum([*sums, *torch.zeros(missing, 2, dtype=torch.float64, device=self.device)])
+            (count,) = distributed.all_reduce_max([len(sums)])  # a process that has had no rows has none
+            total = torch.zeros(count, 2, dtype=torch.float64, device=self.device)
+            for place, own in zip(total, sums, strict=False):
+                place.copy_(own)
+            distributed.all_reduce_sum(total)
+            for place, own in zip(total, sums, strict=False):
+                own.copy_(place)
         return tally.read()
 
-    def judge_health(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Measure how healthy the network is, if it is time, and show new warnings. -> what to log."""
-        step, steps = self.state.step, self.planned_steps()
+    def measure_health(self) -> dict[str, Any]:
+        """Return what the probe measures in the first process, if it is time; all processes help to put its weights together."""
+        step, config = self.state.step, self.config
+        if not (self.probe and self.probed and due(step, config.log_every, config.validate_every)):
+            return {}
+        before = time.perf_counter()
+        (unaffordable,) = distributed.all_reduce_max([int(not self.probe_budget.allows(self.clock.elapsed()))])
+        if unaffordable:
+            return {}
         measured: dict[str, Any] = {}
-        wanted = due(step, self.config.log_every, self.config.validate_every)
-        if self.probe and self.probed and wanted and self.probe_budget.allows(self.clock.elapsed()):
-            before = time.perf_counter()
-            inputs = self.probed.to(self.device).inputs
-            with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-                measured = self.probe(inputs, seed_at(self.seed, "probe", step))
-            measured["update_ratio"] = float(update_ratio(self.optimiser))
-            self.probe_budget.add(time.perf_counter() - before)
-        warnings = self.health.judge(step, steps, self.config.warmup_steps(steps), values | measured)
-        return measured | self.show_warnings(warnings)
+        with self.weights.in_model({}):
+            if self.log:
+                inputs = self.probed.to(self.device).inputs
+                with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+                    measured = self.probe(inputs, seed_at(self.seed, "probe", step))
+        measured["update_ratio"] = float(update_ratio(self.optimiser, self.weights.sharded))
+        self.probe_budget.add(time.perf_counter() - before)
+        return measured
 
     def show_warnings(self, warnings: list[HealthWarning]) -> dict[str, Any]:
         """Show new warnings. -> what to log, with what the plan has shown already."""
@@ -292,80 +341,71 @@ class Trainer:
         return {"warnings": logged} if logged else {}
 
     def run_validation(self) -> None:
-        """Score the dev set in the first process, and remember the best step."""
+        """Score the dev set in the first process, with averaged weights if there are any, and remember the best step."""
         before = time.perf_counter()
         found = Validation({}, 0.0)
+        with self.weights.in_model(self.average):
+            if self.log:
+                found = self.validate_in_model()
         if self.log:
-            found = self.validate_average()
             steps = self.planned_steps()
             warnings = self.health.judge_validation(self.state.step, steps, self.config.warmup_steps(steps), found.scores)
             self.log.write(self.state.step, **found.scores, **self.show_warnings(warnings))
-        score = distributed.broadcast(found.selection_score, self.device)
+        (score,) = distributed.broadcast([found.selection_score])
         if score > self.state.best:
             self.state = replace(self.state, best=score, best_step=self.state.step, validations_since_best=0)
         else:
             self.state = replace(self.state, validations_since_best=self.state.validations_since_best + 1)
         self.clock.exclude(time.perf_counter() - before)
 
-    def validate_average(self) -> Validation:
-        """Validate in evaluation mode, with the averaged weights if there are any."""
-        own = _copy_weights(self.model) if self.average else {}
-        if self.average:
-            checkpoints.set_weights(self.model, self.average, "average")
+    def validate_in_model(self) -> Validation:
+        """Validate the model's weights in evaluation mode."""
         self.model.eval()
         try:
             with torch.no_grad():
                 return self.validate(self.state.step)
         finally:
             self.model.train()
-            if own:
-                checkpoints.set_weights(self.model, own, "weights")
 
     # Saving and resuming
 
     def save(self) -> None:
-        """Write a checkpoint, and delete those that are no longer needed."""
-        if self.rank == 0:
-            tensors = {
-                checkpoints.MODEL: checkpoints.named_weights(self.model),
-                checkpoints.OPTIMISER: checkpoints.optimiser_tensors(self.optimiser, self.model),
-            }
-            if self.average:
-                tensors[checkpoints.AVERAGE] = self.average
-            state = {**asdict(self.state), "position": list(self.state.position), "seconds": self.clock.elapsed()}
-            checkpoints.save(self.run, self.state.step, tensors, state)
-            checkpoints.prune(self.run, {*self.steps_to_average(), self.state.best_step})
-        distributed.barrier()
+        """Begin to write a checkpoint, after which those that are no longer needed are deleted."""
+        parameters = self.weights.saved
+        tensors = {
+            checkpoints.MODEL: parameters,
+            checkpoints.OPTIMISER: checkpoints.optimiser_tensors(self.optimiser, parameters),
+        }
+        if self.average:
+            tensors[checkpoints.AVERAGE] = self.average
+        parts = {name: self.weights.own_part(values) for name, values in tensors.items()}
+        state = {**asdict(self.state), "position": list(self.state.position), "seconds": self.clock.elapsed()}
+        self.writer.wait()  # then the folders are known
+        self.writer.save(self.state.step, parts, state, {*self.steps_to_average(self.state.step), self.state.best_step})
 
     def release(self) -> None:
         """Free the memory that only updates need: recorded graphs, gradients, the start's weights and the optimiser's state."""
         self.recorder = self.probed = self.penalty = None
         self.gradients.zero_grad()
         self.optimiser.state.clear()
+        self.weights.release()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def steps_to_average(self) -> list[int]:
-        """Return the steps of the newest planned checkpoints, whose mean may become the final weights."""
-        steps = [checkpoints.step_of(f) for f in checkpoints.folders(self.run)]
+    def steps_to_average(self, *added: int) -> list[int]:
+        """Return the steps of the newest planned checkpoints, with those to be added; their mean may become the final weights."""
+        steps = sorted({checkpoints.step_of(folder) for folder in checkpoints.folders(self.run)} | {*added})
         return [s for s in steps if self.is_planned_checkpoint(s)][-self.config.keep :]
 
     def resume(self) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
-        folder, saved, problems = checkpoints.newest(self.run)
-        for problem in problems:
-            self.progress.warn(f"{problem}: not used; resuming from {folder.name if folder else 'the start'}")
+        folder, saved = find_newest(self.run, self.rank, self.progress)
         if folder is None:
             if self.log:
                 self.log.rewind(0)
             return
-        checkpoints.set_weights(self.model, checkpoints.load_weights(folder / checkpoints.MODEL), str(folder))
-        moments = checkpoints.load_weights(folder / checkpoints.OPTIMISER)
-        checkpoints.set_optimiser_tensors(self.optimiser, self.model, moments)
-        if self.average:
-            # A run that has not averaged so far starts its average from the current weights.
-            for name, tensor in checkpoints.load_weights(checkpoints.scored_weights(folder)).items():
-                self.average[name].copy_(tensor)
+        with distributed.all_or_none():
+            self.load_tensors(folder)
         values = {name: value for name, value in saved.items() if name != "digests"}
         self.state = TrainingState(**{**values, "position": Position(*saved["position"])})
         if (self.config.minutes or 0.0) != self.state.minutes:  # no plan yet, or one for another time
@@ -378,6 +418,12 @@ class Trainer:
         steps = self.state.steps
         self.progress.say(f"resuming from step {self.state.step:,}" + (f" of {steps:,}" if steps else ""))
 
-
-def _copy_weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in checkpoints.named_weights(model).items()}
+    @torch.no_grad()
+    def load_tensors(self, folder: Path) -> None:
+        """Load weights, moments and averages from a checkpoint."""
+        own = self.weights.saved
+        checkpoints.copy_weights(own, self.weights.read(folder / checkpoints.MODEL), str(folder))
+        checkpoints.set_optimiser_tensors(self.optimiser, own, self.weights.read(folder / checkpoints.OPTIMISER))
+        if self.average:
+            # A run that has not averaged so far starts its average from the current weights.
+            checkpoints.copy_weights(self.average, self.weights.read(checkpoints.scored_weights(folder)), str(folder))

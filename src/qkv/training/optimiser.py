@@ -6,11 +6,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from qkv.training import distributed
 from qkv.training.config import TrainingConfig
+from qkv.training.weights import Weights
 
 
-def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimiser(model: nn.Module, config: TrainingConfig, local: Mapping[str, Tensor] | None = None) -> torch.optim.Optimizer:
     """Build a fused AdamW that decays matrices except embeddings; without decay it is Adam.
+
+    `local` has the tensors to update by names of the model's parameters, which they are themselves by default.
 
     With `layer_decay`, a parameter learns at a lower rate the deeper it lies (Howard and Ruder 2018, section 3.2); the model's
     `layers_above(name)` gives the number of layers above a parameter.
@@ -21,7 +25,7 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
         if p.requires_grad:
             decays = p.dim() > 1 and id(p) not in embeddings
             scale = 1.0 if config.layer_decay == 1 else config.layer_decay ** model.layers_above(name)  # type: ignore[operator]
-            groups.setdefault((decays, scale), []).append(p)
+            groups.setdefault((decays, scale), []).append(p if local is None else local[name])
     device = next(model.parameters()).device
     # On a GPU the learning rate lies on the device, where a captured update reads it.
     on_gpu = device.type == "cuda"
@@ -63,7 +67,7 @@ def learning_rate(step: int, steps: int, width: int, config: TrainingConfig) -> 
 
 
 @torch.no_grad()
-def update_ratio(optimiser: torch.optim.Optimizer) -> Tensor:
+def update_ratio(optimiser: torch.optim.Optimizer, sharded: bool = False) -> Tensor:
     """Return the length of Adam's last update of all matrices as a share of the length of the matrices, as a scalar tensor."""
     updates, weights = [], []
     for group in optimiser.param_groups:
@@ -78,7 +82,14 @@ def update_ratio(optimiser: torch.optim.Optimizer) -> Tensor:
             weights.append(torch.linalg.vector_norm(p))
     if not updates:
         return torch.zeros(())
-    return torch.stack([u.float() for u in updates]).norm() / torch.stack(weights).norm().clamp(min=1e-12)
+    lengths = torch.stack([torch.stack([u.float() for u in updates]).norm(), torch.stack(weights).norm()])
+    update, weight = norm_over_processes(lengths) if sharded else lengths
+    return update / weight.clamp(min=1e-12)
+
+
+def norm_over_processes(norm: Tensor) -> Tensor:
+    """Return the norm of vectors whose parts lie in several processes, from that of this one's part."""
+    return distributed.all_reduce_sum(norm.square()).sqrt()
 
 
 class UpdateGuard:
@@ -87,8 +98,8 @@ class UpdateGuard:
     Fused optimisers divide the gradient by `grad_scale` and skip the update where `found_inf` is set, both on the device.
     """
 
-    def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device):
-        self.optimiser = optimiser
+    def __init__(self, optimiser: torch.optim.Optimizer, device: torch.device, sharded: bool = False):
+        self.optimiser, self.sharded = optimiser, sharded
         self.consecutive = torch.zeros((), device=device)  # skipped updates since the last good one
         self.skipped = torch.zeros((), device=device)  # skipped updates in all
         self.norm = torch.zeros((), device=device)  # of the last gradient, before clipping
@@ -97,6 +108,8 @@ class UpdateGuard:
         """Update the weights, or skip the update. -> norm of the gradient."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
+        if self.sharded:
+            norm = norm_over_processes(norm)
         bad = 1 - (norm.isfinite() & loss.isfinite()).float()
         self.consecutive.add_(1).mul_(bad)
         self.skipped.add_(bad)
@@ -114,10 +127,11 @@ class StartPenalty:
     gradient is computed: it is added to that of the whole batch, once, after micro-batches and processes have been summed.
     """
 
-    def __init__(self, model: nn.Module, start: Mapping[str, Tensor], penalty: float):
+    def __init__(self, weights: Weights, start: Mapping[str, Tensor], penalty: float):
         self.penalty = penalty
-        held = [(p, start[name].to(p)) for name, p in model.named_parameters() if name in start and p.requires_grad]
-        self.held = [(p, slice(len(old)) if old.dim() else ..., old) for p, old in held]  # parameter, its old rows, their weights
+        held = [(p, weights.local_rows(name, start[name]).to(p)) for name, p in weights.local.items() if name in start]
+        # Parameter, its old rows, their weights.
+        self.held = [(p, slice(len(old)) if old.dim() else ..., old) for p, old in held if p.requires_grad]
 
     @torch.no_grad()
     def add_gradient(self) -> None:

@@ -55,7 +55,8 @@ class Planner:
         seconds_per_update = self.clock.seconds_per_update(state.step)
         if self.config.minutes is None or not state.steps or seconds_per_update is None:
             return state
-        quarter = distributed.broadcast(int(4 * self.clock.elapsed() / (self.config.minutes * 60)), self.clock.device)
+        (passed,) = distributed.broadcast([self.clock.elapsed() / (self.config.minutes * 60)])
+        quarter = int(4 * passed)
         if state.replanned < quarter < 4:
             state = self.plan(replace(state, replanned=quarter), seconds_per_update)
         return state
@@ -67,7 +68,7 @@ class Planner:
         """
         minutes, limit, timed = self.config.minutes or 0.0, self.config.steps, state.step - self.clock.first_step
         fitting = steps_within(minutes, self.clock.elapsed(), state.step, seconds_per_update)
-        steps = distributed.broadcast(fitting, self.clock.device)
+        steps = int(*distributed.broadcast([fitting]))
         if timed < PLANNED_AFTER and steps > state.step:
             return state
         # Before the tenth update the estimate may be far too low, and counts only if there is no tenth one.
