@@ -18,8 +18,8 @@ import pytest
 from batch_runs import contents, write_runs, write_shards
 from qkv.base import hardware
 from qkv.base.errors import ConfigError, QkvError
+from qkv.base.pool import LocalWorkers, WorkerEvent
 from qkv.distributed.batch import WORK, BatchReport, BatchWork, finish_batch, plan_batch, run_batch
-from qkv.distributed.pool import LocalWorkers, WorkerEvent
 from qkv.distributed.shards import find_shards
 from qkv.inference.load import load
 from workbench import SOURCE, wait_until

@@ -10,7 +10,7 @@ import pytest
 
 import qkv
 from qkv.base.errors import ConfigError
-from qkv.distributed.pool import run_tasks
+from qkv.base.pool import run_tasks
 from qkv.distributed.ray_workers import RayWorkers, cluster_size, connect
 
 HERE = Path(__file__).parent

@@ -14,8 +14,8 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.urls import is_url
 
 if TYPE_CHECKING:
+    from qkv.base.pool import Workers
     from qkv.distributed.batch import BatchPlan, BatchReport
-    from qkv.distributed.pool import Workers
     from qkv.distributed.shards import Shard
 
 SHOWN = 20  # failed shards that are named; the others are counted
@@ -96,7 +96,7 @@ def _workers(plan: "BatchPlan", on: str, given: BatchOptions, shards: int) -> "t
         return RayWorkers(WORK, setup, gpus), min(count, shards)
     import torch
 
-    from qkv.distributed.pool import LocalWorkers
+    from qkv.base.pool import LocalWorkers
 
     device = choose_device(given.device)
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")

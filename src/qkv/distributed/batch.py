@@ -19,9 +19,9 @@ from qkv.base.config import Config, parse
 from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import compute_on_one_core
+from qkv.base.pool import Workers, run_tasks
 from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, read_bytes, write_object
 from qkv.distributed.manifest import BATCH_MANIFEST, DONE, ManifestHeader, begin_outputs, read_manifest, write_json
-from qkv.distributed.pool import Workers, run_tasks
 from qkv.distributed.shard_writers import write_shard
 from qkv.distributed.shards import Chunk, Shard, find_shards, format_of, output_name, read_chunks
 from qkv.distributed.verbs import VERBS, BatchVerb, VerbOptions

@@ -10,12 +10,13 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.base.hardware import cpu_cores
-from qkv.distributed.pool import WorkerEvent
-from qkv.distributed.worker import Work, answer, set_up
+from qkv.base.pool import WorkerEvent
+from qkv.base.worker import Work, answer, set_up
 
 PATIENCE = 60  # seconds without a worker until a line says that the cluster has none to give
 REACHABLE = 10  # seconds to wait for an answer from the address of a cluster
@@ -42,11 +43,13 @@ class RayWorker:
 
 
 class RayWorkers:
-    """Workers on a Ray cluster, one CPU each; with `gpus`, one GPU each."""
+    """Workers on a Ray cluster, one CPU each; with `gpus`, one GPU each; `variables` are added to their environment."""
 
-    def __init__(self, work: str, setup: dict[str, Any], gpus: bool = False):
+    def __init__(self, work: str, setup: dict[str, Any], gpus: bool = False, variables: Mapping[str, str] | None = None):
         self.ray = connect()
         options: dict[str, Any] = {"num_cpus": 1, "num_gpus": 1 if gpus else 0, "max_restarts": 0}
+        if variables:
+            options["runtime_env"] = {"env_vars": dict(variables)}
         self.actor = self.ray.remote(RayWorker).options(**options)
         self.first_line = json.dumps({"work": work, "setup": setup})
         self.actors: dict[int, Any] = {}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qkv.base.errors import ConfigError
+from qkv.base.pool import LocalWorkers, Workers
 from qkv.data.corpora import Checking
 from qkv.data.documents import make_document_shards
 from qkv.data.tokenised_pairs import make_shards
@@ -17,7 +18,12 @@ from qkv.text.documents import find_document_files
 from qkv.training.progress import Progress
 
 
-def prepare_corpora(recipe: Recipe, share: tuple[int, int] = (1, 1), processes: int | None = None) -> bool:
+def prepare_corpora(
+    recipe: Recipe,
+    share: tuple[int, int] = (1, 1),
+    processes: int | None = None,
+    workers: Callable[..., Workers] = LocalWorkers,
+) -> bool:
     """Make what is missing in the cache of a share (i, n) of the recipe's pieces; return whether everything is there then.
 
     Pieces that are there are read, and made again if they are damaged.
@@ -28,7 +34,7 @@ def prepare_corpora(recipe: Recipe, share: tuple[int, int] = (1, 1), processes: 
         raise ConfigError(f"a recipe for {recipe.job} has no corpora to prepare: its examples are read when training starts")
     check_inputs(recipe)
     number, count = share
-    work = Work(processes, quiet=not progress.live, say=None if progress.live else progress.say)
+    work = Work(processes, quiet=not progress.live, say=None if progress.live else progress.say, workers=workers)
     missing = PREPARED[recipe.job](recipe, slice(number - 1, None, count), work, progress)
     if missing:
         progress.say(f"{missing}; run the same command on each machine again when the others are done")

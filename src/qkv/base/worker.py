@@ -1,7 +1,7 @@
 """One worker of a pool: it is set up once, then called for each task. Everything that goes in and out is JSON.
 
 The work is named as "module:name": a class or function that takes the set-up as keywords and returns a function, which takes a
-task as keywords and returns a plain value. `python -m qkv.distributed.worker` reads the work and then tasks as lines of standard
+task as keywords and returns a plain value. `python -m qkv.base.worker` reads the work and then tasks as lines of standard
 input, and answers each by a line. It ends when its input does, also in the middle of a task: the command that started it is gone.
 """
 

@@ -1,7 +1,7 @@
 """A pool of workers that do tasks: a worker that dies is replaced, and its task is done again by another.
 
 The pool knows nothing of what is done (see worker.py) and little of where: workers are processes of this machine (LocalWorkers)
-or actors of a Ray cluster (ray_workers.py).
+or actors of a Ray cluster (distributed/ray_workers.py).
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from qkv.base import errors
@@ -113,10 +113,13 @@ def _read_answer(line: str, warned: set[str]) -> Any:
 
 
 class LocalWorkers:
-    """Workers that are processes of this machine; each sees one of the `gpus`, named as in CUDA_VISIBLE_DEVICES."""
+    """Workers that are processes of this machine; each sees one of the `gpus`, named as in CUDA_VISIBLE_DEVICES.
 
-    def __init__(self, work: str, setup: dict[str, Any], gpus: Sequence[str] = ()):
-        self.first_line, self.gpus = json.dumps({"work": work, "setup": setup}), gpus
+    `variables` are added to their environment.
+    """
+
+    def __init__(self, work: str, setup: dict[str, Any], gpus: Sequence[str] = (), variables: Mapping[str, str] | None = None):
+        self.first_line, self.gpus, self.variables = json.dumps({"work": work, "setup": setup}), gpus, dict(variables or {})
         self.processes: dict[int, subprocess.Popen[str]] = {}
         self.readers: dict[int, threading.Thread] = {}
         self.gpu_of: dict[int, str] = {}
@@ -127,11 +130,11 @@ class LocalWorkers:
         worker = self.started
         self.started += 1
         # It finds the same modules; -P keeps it from finding those of the current folder first.
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {**os.environ, **self.variables, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         if self.gpus:
             self.gpu_of[worker] = min(self.gpus, key=list(self.gpu_of.values()).count)
             environment["CUDA_VISIBLE_DEVICES"] = self.gpu_of[worker]
-        command = [sys.executable, "-P", "-m", "qkv.distributed.worker"]
+        command = [sys.executable, "-P", "-m", "qkv.base.worker"]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment
         )

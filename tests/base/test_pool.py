@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from qkv.base.errors import ConfigError, QkvError, QkvWarning
-from qkv.distributed.pool import LocalWorkers, TaskResult, run_tasks
+from qkv.base.pool import LocalWorkers, TaskResult, run_tasks
 
-HERE = Path(__file__).parent
+WORK = Path(__file__).parents[1] / "distributed"  # the folder of pool_work.py
 
 
 @pytest.fixture(autouse=True)
 def _workers_find_their_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(WORK))
 
 
 def run(folder: Path, tasks: list[dict[str, Any]], count: int = 2, **setup: Any) -> list[TaskResult]:
