@@ -98,7 +98,7 @@ def test_what_it_cannot_do_is_refused(runs: tuple[Path, Path], tmp_path: Path) -
     ("recipe", "settings", "complaint"),
     [
         (5, None, "a recipe is a name, a YAML file or a dict, got int"),
-        ("bert-mini", ["training.steps=1"], "settings must be a dict"),
+        ("bert-mini", 5, "settings must be a dict"),
         ("bert-mini", {"data": {"text": {"a.txt"}}}, "settings: data.text is or has a set; give a text, a number, a path"),
         ("bert-mini", {"data.text": Path("none.txt")}, "none.txt: no such file"),
         ("bert-mimi", None, "no recipe 'bert-mimi'"),

@@ -387,7 +387,7 @@ def test_examples_that_changed_before_anything_was_learned(commands: Commands, t
     """A run that was killed before its first checkpoint, then begun with other examples, is as if begun with these."""
     files = write_examples(tmp_path, "tagging", count=30)
     recipe = save_recipe(tmp_path / "recipe.yaml", finetuning_values("tagging", files))
-    die = "import os, qkv.training.checkpoints as c; c.save = lambda *_: os._exit(9)"
+    die = "import os, qkv.training.checkpoint_writer as c; c.CheckpointWriter.write = lambda *_: os._exit(9)"
     assert commands.run("train", recipe, "--out", tmp_path / "run", first=die).code == 9
     assert (tmp_path / "run" / "tokenizer.json").exists()
     Path(files["train"]).write_text("Another\tO\nLanguage\tB-garden\nhere\tB-harbour\nagain\tB-kitchen\n")

@@ -230,7 +230,9 @@ def test_a_command_killed_in_the_middle_goes_on_where_it_was(runs: dict[str, Pat
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     with subprocess.Popen([*map(str, command), "--device", "cpu"], env=environment, stderr=subprocess.DEVNULL) as started:
         wait_until(lambda: list((out / ".done").glob("*.json")) or started.poll() is not None)
+        workers = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
         started.kill()
+    wait_until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))  # they see that the command is gone
     marks = {path.name.removesuffix(".json"): path for path in (out / ".done").glob("*.json")}
     assert marks
     done = {name: path.stat().st_mtime_ns for name, path in marks.items()}

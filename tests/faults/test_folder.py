@@ -28,7 +28,7 @@ def run(whole: UninterruptedRun, tmp_path: Path) -> Path:
 def unfinished(commands: Commands, whole: UninterruptedRun, tmp_path: Path) -> Path:
     run = tmp_path / "unfinished"
     started = commands.start("train", whole.recipe, "--out", run, QKV_CACHE=str(whole.cache))
-    wait_until(lambda: step_reached(run) >= 22)
+    wait_until(lambda: step_reached(run) >= 22 and (run / "checkpoints" / "step-00000020").exists())
     started.signal()
     started.result()
     return run

@@ -43,7 +43,7 @@ def test_resuming_packs_one_pool_however_far_the_run_is(counted: dict[str, Any])
     for at in (START, Position(0, 7, 1), Position(0, 15, 0), Position(12, 9, 2), Position(100_000, 3, 1)):
         counted.update(pools=[], texts=0)
         first(batches, at, 1)
-        assert counted["pools"] == [(at.epoch, at.pool)]
+        assert counted["pools"][0] == (at.epoch, at.pool) and len(counted["pools"]) <= 2  # the next one is packed meanwhile
         costs.append(counted["texts"])
     assert max(costs) < 64 * 2  # one batch's texts, source and target
 

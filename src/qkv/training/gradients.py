@@ -75,8 +75,9 @@ class GradientAccumulator:
 
     def accumulate_micro_batches(self, batch: Batch, step: int, total: Tensor) -> None:
         """Add the gradient with the current number of micro-batches, and the loss to `total`."""
-        if self.exchange and not batch.rows:  # fewer rows than processes: this one adds nothing to the sum
-            self.exchange.start(total)
+        if not batch.rows:  # fewer rows than processes: this one adds nothing to the sum
+            if self.exchange:
+                self.exchange.start(total)
             return
         size = -(-batch.rows // self.micro_batches)
         starts = range(0, batch.rows, size)

@@ -26,7 +26,8 @@ NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
 MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
 JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
 TASK_JUDGED_AFTER = 0.5  # share of the run after which a task must have left guessing: sentence tasks begin late
-PROBE_SHARE, FREE_PROBES = 0.005, 16  # share of a run's time for probes, and how many there may be in any case
+# Fewest updates between two probes, once these are regular. On a GPU a probe takes as long as six updates of a small model.
+PROBE_INTERVAL = {"cpu": 1, "cuda": 1200}
 
 
 @dataclass(frozen=True)
@@ -50,27 +51,15 @@ class HealthWarning:
         return self.message if self.problem == FEW_UPDATES else f"since step {self.step:,} {self.message}"
 
 
-class ProbeBudget:
-    """Counts the time that probes take, and says whether another one is affordable."""
+def due(step: int, log_every: int, validate_every: int, device: str = "cpu") -> bool:
+    """Return whether a report also measures health: at powers of two times `log_every`, then three times per validation.
 
-    def __init__(self) -> None:
-        self.probes, self.seconds = 0, 0.0
-
-    def allows(self, elapsed: float) -> bool:
-        """Return whether a run of so many seconds has time for a probe."""
-        return self.probes < FREE_PROBES or self.seconds <= PROBE_SHARE * elapsed
-
-    def add(self, seconds: float) -> None:
-        """Count a probe."""
-        self.probes, self.seconds = self.probes + 1, self.seconds + seconds
-
-
-def due(step: int, log_every: int, validate_every: int) -> bool:
-    """Return whether a report also measures health: at powers of two times `log_every`, then three times per validation."""
+    It depends on the step alone, not on time, so that the log of a resumed run is that of an uninterrupted one.
+    """
     if step % log_every:
         return False
     reports = step // log_every
-    every = max(1, round(validate_every / 3 / log_every))
+    every = max(1, round(max(validate_every / 3, PROBE_INTERVAL[device]) / log_every))
     return reports & (reports - 1) == 0 if reports < every else reports % every == 0
 
 

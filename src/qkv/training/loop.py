@@ -27,7 +27,7 @@ from qkv.training.clock import Clock
 from qkv.training.config import TrainingConfig
 from qkv.training.exchange import GradientExchange
 from qkv.training.gradients import GradientAccumulator
-from qkv.training.health import Health, HealthWarning, Probe, ProbeBudget, due
+from qkv.training.health import Health, HealthWarning, Probe, due
 from qkv.training.log import NO_TENSORBOARD, Log, read_metrics
 from qkv.training.optimiser import StartPenalty, UpdateGuard, learning_rate, make_optimiser, set_learning_rate, update_ratio
 from qkv.training.plan import Planner
@@ -119,7 +119,7 @@ class Trainer:
         self.log = Log(run) if self.rank == 0 else None
         if self.log and self.log.events is None:
             progress.say(NO_TENSORBOARD)
-        self.health, self.probe, self.probe_budget = health or Health(), probe, ProbeBudget()
+        self.health, self.probe = health or Health(), probe
         self.probed: Batch | None = None  # some rows of the last batch, for the probe
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
@@ -317,11 +317,7 @@ class Trainer:
     def measure_health(self) -> dict[str, Any]:
         """Return what the probe measures in the first process, if it is time; all processes help to put its weights together."""
         step, config = self.state.step, self.config
-        if not (self.probe and self.probed and due(step, config.log_every, config.validate_every)):
-            return {}
-        before = time.perf_counter()
-        (unaffordable,) = distributed.all_reduce_max([int(not self.probe_budget.allows(self.clock.elapsed()))])
-        if unaffordable:
+        if not (self.probe and self.probed and due(step, config.log_every, config.validate_every, self.device.type)):
             return {}
         measured: dict[str, Any] = {}
         with self.weights.in_model({}):
@@ -329,9 +325,7 @@ class Trainer:
                 inputs = self.probed.to(self.device).inputs
                 with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
                     measured = self.probe(inputs, seed_at(self.seed, "probe", step))
-        measured["update_ratio"] = float(update_ratio(self.optimiser, self.weights.sharded))
-        self.probe_budget.add(time.perf_counter() - before)
-        return measured
+        return measured | {"update_ratio": float(update_ratio(self.optimiser, self.weights.sharded))}
 
     def show_warnings(self, warnings: list[HealthWarning]) -> dict[str, Any]:
         """Show new warnings. -> what to log, with what the plan has shown already."""
