@@ -136,6 +136,24 @@ def test_only_what_is_missing_is_done(runs: dict[str, Path], tmp_path: Path) -> 
     assert not json.loads((out / "manifest.json").read_text())["complete"]
 
 
+def test_an_output_of_another_input_is_kept(runs: dict[str, Path], tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "z.txt").write_text(f"of {folder}\n")
+    do("score", runs["score"], [tmp_path / "a"], tmp_path / "out")
+    before = contents(tmp_path / "out")
+    report = do("score", runs["score"], [tmp_path / "b"], tmp_path / "out")
+    assert f"is the output of {tmp_path / 'a' / 'z.txt'}; choose another --out" in report.failed[0]
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_folder_that_another_command_takes_meanwhile_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    plans = [plan_batch("score", runs["score"], str(tmp_path / "out"), "cpu", how=how) for how in ("left", None)]
+    with pytest.raises(ConfigError, match="another command with other options writes there too"):
+        finish_batch(plans[0], [])
+    finish_batch(plans[1], [])
+
+
 def test_a_folder_of_another_command_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("the fox\n")
     plan_batch("embed", runs["embed"], str(tmp_path / "out"))  # nothing came of it, so that another command may have the folder
@@ -159,13 +177,16 @@ def test_damaged_shards_are_named_and_the_others_done(runs: dict[str, Path], tmp
     (folder / names[5]).write_text('{"text": "the fox", "score": 1}\n')
     (folder / names[7]).unlink()
     (folder / names[7]).symlink_to("nowhere")  # it is gone when its turn comes
+    (folder / "08.jsonl").write_text('{"text": "the fox", "id": "\\ud800"}\n')
+    assert [shard.name for shard in find_shards([str(folder)])[0]] == [*names, "08.jsonl"]
+    names.append("08.jsonl")
     plan = plan_batch("score", runs["score"], str(tmp_path / "out"), "cpu")
     work = BatchWork(**plan.model_dump())
     report = finish_batch(plan, [work(str(folder / name), name) for name in names])
     assert report.done == 2
     reasons = ("line 2 is not valid JSON", "cannot be read as Parquet", "damaged, cut short", "line 2 is not UTF-8",
-               "has a field 'score' already", "no such file")  # fmt: skip
-    for reason, number, got in zip(reasons, (1, 2, 3, 4, 5, 7), report.failed, strict=True):
+               "has a field 'score' already", "no such file", "'the fox' cannot be written again")  # fmt: skip
+    for reason, number, got in zip(reasons, (1, 2, 3, 4, 5, 7, 8), report.failed, strict=True):
         assert got.startswith(f"{folder / names[number]}: ")
         assert reason in got, got
         assert got.count(str(folder)) == 1

@@ -63,6 +63,7 @@ def run_tasks(workers: Workers, count: int, tasks: Sequence[dict[str, Any]]) -> 
     Warnings of the work are given once each, in this process.
     """
     pending, running, idle = deque(range(len(tasks))), dict[int, int](), list[int]()
+    ready = set[int]()  # workers that are set up
     deaths, early_deaths, warned = Counter[int](), 0, set[str]()
     try:
         for _ in range(min(count, len(tasks))):
@@ -73,13 +74,14 @@ def run_tasks(workers: Workers, count: int, tasks: Sequence[dict[str, Any]]) -> 
                 if answer is not None:
                     result = _read_answer(answer, warned)
                     early_deaths = 0
+                    ready.add(worker)
                     idle.append(worker)
                     if task is not None:
                         yield TaskResult(task, result)
                     continue
                 idle = [one for one in idle if one != worker]
                 if task is None:
-                    early_deaths += 1
+                    early_deaths += worker not in ready
                     if early_deaths == MOST_DEATHS:
                         raise errors.QkvError(f"{MOST_DEATHS} workers died before they did anything: {reason}")
                 else:

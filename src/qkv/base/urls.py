@@ -237,7 +237,7 @@ def _refusal(url: str, error: Exception) -> StorageError | None:
     if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception) and _is_client(error.__cause__):
         error = error.__cause__
     status = getattr(error, "status", None) or getattr(error, "code", None)
-    if isinstance(error, FileNotFoundError) or status == 404:
+    if isinstance(error, FileNotFoundError) or status == 404 or "bucket does not exist" in str(error):
         return MissingObjectError(f"{url}: no such file")
     if isinstance(error, IsADirectoryError | NotADirectoryError):
         return MissingObjectError(f"{url}: is a folder, a file is wanted")
@@ -287,12 +287,17 @@ def _file_system(url: str) -> tuple[Any, str]:
 def _list_local(path: Path) -> list[str]:
     path = path.expanduser()
     if path.is_dir():
-        return sorted(str(file) for file in path.iterdir() if file.is_file())
+        return sorted(str(file) for file in path.iterdir() if _is_file(file))
     if path.is_file():
         return [str(path)]
     root = Path(path.anchor)
     pattern = str(path.relative_to(root)) if path.anchor else str(path)
-    return sorted(str(file) for file in root.glob(pattern) if file.is_file())
+    return sorted(str(file) for file in root.glob(pattern) if _is_file(file))
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether a path is a file, or a link to one that is gone, which is to be reported when it is read."""
+    return path.is_file() or (path.is_symlink() and not path.exists())
 
 
 def _local_error(location: Location, error: OSError) -> StorageError:

@@ -9,6 +9,8 @@ import typer
 from qkv.base.errors import ConfigError
 from qkv.base.urls import is_url
 
+UNFINISHED = 3  # exit code while pieces of other machines are missing
+
 
 def prepare_command(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe (`qkv recipes` lists them), or a YAML file.")],
@@ -32,7 +34,8 @@ def prepare_command(
     from qkv.jobs.prepare import prepare_corpora
 
     if on == "local":
-        prepare_corpora(loaded, (number, count), workers)
+        if not prepare_corpora(loaded, (number, count), workers):
+            raise typer.Exit(UNFINISHED)
         return
     cache = os.environ.get("QKV_CACHE", "")
     if os.environ.get("RAY_ADDRESS") and (not cache or is_url(cache)):
@@ -42,4 +45,5 @@ def prepare_command(
         )
     from qkv.distributed.ray_workers import RayWorkers, cluster_size
 
-    prepare_corpora(loaded, (number, count), workers or max(1, cluster_size(gpus=False)), RayWorkers)
+    if not prepare_corpora(loaded, (number, count), workers or max(1, cluster_size(gpus=False)), RayWorkers):
+        raise typer.Exit(UNFINISHED)

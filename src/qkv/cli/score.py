@@ -10,13 +10,18 @@ from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
 from qkv.cli.batch import BatchOptions, On, WorkerCount, run_batch_command
 from qkv.cli.lines import input_lines
-from qkv.cli.options import Device
+from qkv.cli.options import Device, run_folder
 
 CHUNK = 2048  # lines scored at once
 
 
 def score_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a language model's, an encoder's or a translator's run.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            parser=run_folder, metavar="RUN", help="Folder of the run of a language model, an encoder or a translator."
+        ),
+    ],
     files: Annotated[
         list[str],
         typer.Argument(

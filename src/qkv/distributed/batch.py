@@ -51,6 +51,11 @@ class BatchPlan(Config):
         """A digest of all that decides an output, but for the shard."""
         return _hash([self.verb, self.digest, json.dumps(self.options, sort_keys=True)])
 
+    @property
+    def header(self) -> ManifestHeader:
+        """What a folder of this command's outputs is for."""
+        return ManifestHeader(verb=self.verb, run_digest=self.digest, options=self.options)
+
     def output(self, shard: str) -> str:
         """Return the name of a shard's output."""
         kind = VERBS[self.verb][0]
@@ -85,7 +90,7 @@ def plan_batch(verb: str, run: str | Path, out: str, device: str = "auto", **opt
     place = out if is_url(out) else str(Path(out).expanduser().resolve())
     digest_of_all = files_digest(folder, *(values[name] for name in parsed.needs if values[name] is not None))
     plan = BatchPlan(verb=verb, run=str(folder), out=place, options=values, digest=digest_of_all, device=device)
-    begin_outputs(place, ManifestHeader(verb=verb, run_digest=digest_of_all, options=values))
+    begin_outputs(place, plan.header)
     return plan
 
 
@@ -133,9 +138,11 @@ class BatchWork:
     def __call__(self, location: str, name: str) -> dict[str, Any]:
         """Make a shard's output, unless it is there; return its mark, or why it failed, as plain values."""
         output = join(self.plan.out, self.plan.output(name))
-        mark = join(self.plan.out, DONE, f"{name}.json")
+        mark = join(self.plan.out, DONE, f"{file_name(output)}.json")
         try:
             known = self._read_mark(mark)
+            if known is not None and known.input != location:
+                raise DataError(f"{output} is the output of {known.input}; choose another --out")
             if known is not None and known.input_tag == find_info(location).tag and exists(output):
                 if known.output_tag != find_info(output).tag:
                     raise DataError(f"{output} has changed since it was written; delete it to have it made again")
@@ -220,7 +227,7 @@ def _written(location: str, folder: Path) -> Iterator[Path]:
 
 
 class BatchReport(NamedTuple):
-    """What became of the shards of a command."""
+    """Counts of the shards of a command, and why some failed."""
 
     done: int
     kept: int  # made by an earlier command
@@ -251,11 +258,16 @@ def run_batch(
 
 
 def finish_batch(plan: BatchPlan, results: Iterable[dict[str, Any]]) -> BatchReport:
-    """Write the manifest from what `BatchWork` returned for each shard; shards of earlier commands stay in it."""
+    """Write the manifest from what `BatchWork` returned for each shard; shards of earlier commands stay in it.
+
+    A folder that another command has taken meanwhile, with other options, is refused.
+    """
     found = list(results)
     failed = sorted(one["failed"] for one in found if "failed" in one)
     marks = [one["mark"] for one in found if "mark" in one]
     known = read_manifest(plan.out)
+    if any(known[name] != value for name, value in plan.header.model_dump(mode="json").items()):
+        raise ConfigError(f"{plan.out}: another command with other options writes there too; do it again with another --out")
     kept_fields = ("input", "input_digest", "output_digest", "rows")
     shards = {**known["shards"], **{mark["output"]: {name: mark[name] for name in kept_fields} for mark in marks}}
     made_with = {"qkv": qkv.__version__, "run": plan.run}

@@ -70,12 +70,12 @@ class RayWorkers:
 
     def wait(self) -> list[WorkerEvent]:
         done: list[Any] = []
-        began, told = time.monotonic(), False
+        began, said = time.monotonic(), False
         while not done:
             done, _ = self.ray.wait(list(self.awaited), timeout=1)
-            if not (told or self.ready) and time.monotonic() - began > PATIENCE:
+            if not (said or self.ready) and time.monotonic() - began > PATIENCE:
                 print(f"qkv: waiting for a free {self.resource} of the Ray cluster", file=sys.stderr)
-                told = True
+                said = True
         return [self._event(answered) for answered in done]
 
     def close(self) -> None:

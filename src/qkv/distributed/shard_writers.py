@@ -44,7 +44,7 @@ def write_shard(path: Path, name: str, form: RowOutputs, rows: Iterable[tuple[Ch
             yield chunk, outputs
             count += len(chunk.values)
 
-    with path.open("wb") as file, _compressed(file, Path(name).suffix) as stream:
+    with path.open("wb") as file, _compressed(file, Path(name).suffix.lower()) as stream:
         write(stream, form, counted())
     return count
 
@@ -62,7 +62,11 @@ def _write_records(stream: Any, form: RowOutputs, rows: Iterable[tuple[Chunk, An
         for record, value, output in zip(records, chunk.values, outputs, strict=True):
             new = form.fields(value, output)
             _refuse_existing(record, new)
-            stream.write((json.dumps({**record, **new}, ensure_ascii=False) + "\n").encode())
+            try:
+                line = json.dumps({**record, **new}, ensure_ascii=False, allow_nan=False).encode()
+            except ValueError as error:  # half a character, or a number beyond all numbers
+                raise DataError(f"the record with {str(value)[:40]!r} cannot be written again: {error}") from None
+            stream.write(line + b"\n")
 
 
 def _refuse_existing(there: Iterable[str], new: Iterable[str]) -> None:

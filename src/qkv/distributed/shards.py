@@ -26,9 +26,10 @@ class Shard(NamedTuple):
 
 def format_of(name: str) -> str | None:
     """Return the format that a file's name shows: text, jsonl or parquet; None for any other."""
-    plain = Path(name).stem if Path(name).suffix in COMPRESSED else name
-    found = FORMATS.get(Path(plain).suffix.lower())
-    return None if found == "parquet" and plain != name else found
+    lower = name.lower()
+    plain = Path(lower).stem if Path(lower).suffix in COMPRESSED else lower
+    found = FORMATS.get(Path(plain).suffix)
+    return None if found == "parquet" and plain != lower else found
 
 
 def find_shards(inputs: Sequence[str]) -> tuple[list[Shard], list[str]]:
@@ -55,7 +56,7 @@ def find_shards(inputs: Sequence[str]) -> tuple[list[Shard], list[str]]:
 
 def output_name(name: str, suffix: str) -> str:
     """Return the name of a shard's output: its own, with `suffix` where the format of the output is another one."""
-    compressed = Path(name).suffix if Path(name).suffix in COMPRESSED else ""
+    compressed = Path(name).suffix if Path(name).suffix.lower() in COMPRESSED else ""
     return name if not suffix else name.removesuffix(compressed) + suffix + (compressed if suffix != VECTORS else "")
 
 

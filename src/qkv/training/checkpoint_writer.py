@@ -24,6 +24,7 @@ from qkv.training import checkpoints, distributed
 from qkv.training.progress import Progress
 
 DIGEST = 16  # bytes
+LAST_WRITE = 300.0  # seconds that a failed training waits for its last checkpoint
 Files = dict[str, dict[str, Tensor]]  # the tensors of each file, by names
 
 
@@ -77,13 +78,16 @@ class CheckpointWriter:
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
-        """Wait at the end of a block until the last checkpoint is written; after a QkvError too, unless all is to end at once."""
+        """Wait at the end of a block until the last checkpoint is written, also after an error of this or another process.
+
+        Nothing is waited for after a second signal to stop.
+        """
         try:
             yield
             self.wait()
-        except QkvError:
-            with contextlib.suppress(QkvError, SystemExit):
-                self.wait()
+        except (QkvError, distributed.OtherProcessFailedError):
+            if self.thread is not None:
+                self.thread.join(LAST_WRITE)  # a process of another machine that is gone would never answer
             raise
         except BaseException:
             self.abandon()

@@ -66,7 +66,8 @@ def prune(run: Path, needed: set[int]) -> None:
     """Delete checkpoints whose steps are not needed; the newest two stay complete, to resume from."""
     for folder in folders(run)[:-RESUMABLE]:
         if step_of(folder) in needed:
-            for file in weight_files(folder / OPTIMISER):
+            # By their names, not by `weight_files`: a process that was killed here has left some of the parts.
+            for file in folder.glob(f"{Path(OPTIMISER).stem}*{Path(OPTIMISER).suffix}"):
                 file.unlink(missing_ok=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)

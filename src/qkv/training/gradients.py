@@ -35,9 +35,10 @@ class GradientAccumulator:
         seed: int,
         progress: Progress,
         exchange: GradientExchange | None = None,
+        tally: Any = None,
     ):
         self.model, self.loss, self.precision, self.micro_batches = model, loss, precision, micro_batches
-        self.seed, self.progress, self.exchange = seed, progress, exchange
+        self.seed, self.progress, self.exchange, self.tally = seed, progress, exchange, tally
         self.parameters: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
         self.draw_seed = torch.zeros((), dtype=torch.int64, device=self.device)  # where a recorded update reads it
@@ -46,6 +47,7 @@ class GradientAccumulator:
         """Set the gradient of the batch, summed over all processes; split it further while it does not fit. -> loss."""
         while True:
             loss, fit = torch.zeros((), device=self.device), FITS
+            reported = self.tally.copy() if self.tally else {}
             try:
                 self.accumulate_micro_batches(batch, step, loss)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -58,6 +60,8 @@ class GradientAccumulator:
                 worst = self.exchange.agree(fit)
             if worst == FITS:
                 return loss
+            if self.tally:
+                self.tally.restore(reported)
             self.split_further(hopeless=worst == HOPELESS, own=fit == HOPELESS)
 
     def split_further(self, hopeless: bool, own: bool) -> None:

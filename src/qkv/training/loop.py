@@ -93,7 +93,7 @@ class Trainer:
         self.device = next(model.parameters()).device
         self.rank, self.world_size = distributed.init_processes()
         self.precision = choose_precision(config.precision, self.device)
-        options: dict[str, Any] = {"seed": seed, "progress": progress}
+        options: dict[str, Any] = {"seed": seed, "progress": progress, "tally": getattr(objective, "tally", None)}
         if config.shard and distributed.is_joined():
             sharded = ShardedWeights(model, objective.loss, self.rank, self.world_size)
             self.weights: Weights = sharded
@@ -131,6 +131,7 @@ class Trainer:
     def train(self) -> TrainingState:
         """Train to the end, or until a signal asks to stop; everything is saved on return."""
         self.resume()
+        self.resumed_at = self.state.step
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
         self.planner = Planner(self.given, self.clock, self.progress, self.health)
@@ -222,7 +223,7 @@ class Trainer:
 
     def refuse_idle_processes(self, batch: Batch) -> None:
         """Refuse a first batch with fewer rows than processes: some would never have any."""
-        if self.state.step == 0 and batch.whole_rows < self.world_size:
+        if self.state.step == self.resumed_at and batch.whole_rows < self.world_size:
             distributed.raise_together(
                 ConfigError(
                     f"{self.world_size} processes share batches of {batch.whole_rows} rows, and some would have none; use fewer "

@@ -144,8 +144,11 @@ class ShardedGradients(GradientAccumulator):
         for start in range(0, most, size):
             part = batch.part(slice(start, start + size) if start < own else slice(0, 1))
             self.seed_draws(step, part)
-            labels = batch.labels if start < own else float("inf")
-            self.backward(part.to(self.device).inputs, labels, part.numbers, total)
+            idle = start >= own
+            reported = self.tally.copy() if self.tally and idle else {}
+            self.backward(part.to(self.device).inputs, float("inf") if idle else batch.labels, part.numbers, total)
+            if self.tally and idle:
+                self.tally.restore(reported)
 
     def zero_grad(self) -> None:
         super().zero_grad()
