@@ -7,6 +7,7 @@ import torch
 
 from qkv.folder.run import RESULT, WEIGHTS
 from qkv.training import checkpoints
+from written_checkpoints import write_checkpoint
 
 PLANNED = 400
 
@@ -18,7 +19,7 @@ def unfinish(run: Path, *steps: int) -> Path:
     for step in steps:
         weights = final if step == steps[-1] else {name: torch.zeros_like(tensor) for name, tensor in final.items()}
         tensors = {checkpoints.MODEL: weights, checkpoints.OPTIMISER: {"exp_avg": torch.zeros(1)}}
-        checkpoints.save(run, step, tensors, {"steps": PLANNED})
+        write_checkpoint(run, step, tensors, {"steps": PLANNED})
     (run / WEIGHTS).unlink()
     (run / RESULT).unlink(missing_ok=True)
     recipe = run / "recipe.yaml"

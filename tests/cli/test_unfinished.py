@@ -23,6 +23,7 @@ from qkv.training import checkpoints
 from translator_runs import T5, TRANSFORMER, write_pairs_run
 from unfinished_runs import unfinish
 from workbench import Commands
+from written_checkpoints import write_checkpoint
 
 STEP = "training is not finished; using the weights of step 300 of 400"
 
@@ -145,13 +146,13 @@ def test_a_finished_run_that_is_trained_further_is_in_training_again(finished: P
     final = checkpoints.load_weights(run / WEIGHTS)
     (run / RESULT).write_text("{}")
     files = {checkpoints.MODEL: final, checkpoints.OPTIMISER: {"exp_avg": torch.zeros(1)}}
-    checkpoints.save(run, 300, files, {"steps": 300})
+    write_checkpoint(run, 300, files, {"steps": 300})
     before = qkv.load(run, "cpu").embed(LINES)  # type: ignore[union-attr]
     (run / RESULT).unlink()
     values = yaml.safe_load((run / "recipe.yaml").read_text())
     (run / "recipe.yaml").write_text(yaml.safe_dump({**values, "training": {**values["training"], "steps": 400}}))
     zeros = {name: torch.zeros_like(tensor) for name, tensor in final.items()}
-    checkpoints.save(run, 350, {**files, checkpoints.MODEL: zeros}, {"steps": 400})
+    write_checkpoint(run, 350, {**files, checkpoints.MODEL: zeros}, {"steps": 400})
     with pytest.warns(QkvWarning, match="weights of step 350 of 400"):
         after = qkv.load(run, "cpu").embed(LINES)  # type: ignore[union-attr]
     assert not np.array_equal(before, after)
@@ -165,7 +166,7 @@ def test_steps_of_a_run_with_minutes_are_those_that_were_planned(finished: Path,
         values["training"] |= {"steps": None, "minutes": 5}
         (run / "recipe.yaml").write_text(yaml.safe_dump(values))
         weights = checkpoints.load_weights(checkpoints.folders(run)[0] / checkpoints.MODEL)
-        checkpoints.save(run, 300, {checkpoints.MODEL: weights}, {"steps": planned})
+        write_checkpoint(run, 300, {checkpoints.MODEL: weights}, {"steps": planned})
         with pytest.warns(QkvWarning, match=f"using the weights of {wanted}"):
             read_pretrained_run(run)
 

@@ -14,6 +14,7 @@ from qkv.training import checkpoints
 from qkv.training.config import TrainingConfig
 from qkv.training.optimiser import make_optimiser
 from toy_training import VOCAB, Transformer, TransformerConfig, toy_model, toy_trainer, weights_of
+from written_checkpoints import write_checkpoint
 
 STATE = {"position": [1, 2, 3], "best": float("-inf"), "seconds": 1.5}
 
@@ -25,7 +26,7 @@ def some(seed: int) -> dict[str, Tensor]:
 
 def saved(run: Path, *steps: int, **state: Any) -> list[Path]:
     files = (checkpoints.MODEL, checkpoints.OPTIMISER)
-    return [checkpoints.save(run, step, {name: some(step) for name in files}, {**STATE, **state}) for step in steps]
+    return [write_checkpoint(run, step, {name: some(step) for name in files}, {**STATE, **state}) for step in steps]
 
 
 def steps_of(run: Path) -> list[int]:
@@ -168,7 +169,7 @@ def test_optimiser_and_weights_go_on_as_if_never_saved(tmp_path: Path) -> None:
         checkpoints.MODEL: checkpoints.named_weights(model),
         checkpoints.OPTIMISER: checkpoints.optimiser_tensors(optimiser, checkpoints.named_weights(model)),
     }
-    folder = checkpoints.save(tmp_path, 3, tensors, STATE)
+    folder = write_checkpoint(tmp_path, 3, tensors, STATE)
     other = toy_model()
     second = make_optimiser(other, config)
     for group in second.param_groups:

@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from qkv.base.errors import CheckpointError
-from qkv.base.files import atomic_folder, delete_folder, digest
+from qkv.base.files import delete_folder, digest
 
 MODEL, OPTIMISER, AVERAGE, STATE = "model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json"
 RESUMABLE = 2  # newest checkpoints that keep the optimiser's state: one to resume from, and one in case that is damaged
@@ -44,16 +44,6 @@ def step_of(folder: Path) -> int:
 def folder_of(run: Path, step: int) -> Path:
     """Return the folder of the checkpoint of a step."""
     return run / "checkpoints" / f"step-{step:08d}"
-
-
-def save(run: Path, step: int, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> Path:
-    """Write a checkpoint with one file per name in `tensors`; it appears only when all of it is on the disk."""
-    folder = folder_of(run, step)
-    with atomic_folder(folder) as aside:
-        for name, weights in tensors.items():
-            save_weights(aside / name, weights)
-        write_state(aside, step, state, {name: digest(aside / name) for name in tensors})
-    return folder
 
 
 def write_state(folder: Path, step: int, state: dict[str, Any], digests: dict[str, str]) -> None:

@@ -308,11 +308,11 @@ class Trainer:
             sums = tally.sums()
             (count,) = distributed.all_reduce_max([len(sums)])  # a process that has had no rows has none
             total = torch.zeros(count, 2, dtype=torch.float64, device=self.device)
-            for place, own in zip(total, sums, strict=False):
-                place.copy_(own)
+            for summed, own in zip(total, sums, strict=False):
+                summed.copy_(own)
             distributed.all_reduce_sum(total)
-            for place, own in zip(total, sums, strict=False):
-                own.copy_(place)
+            for summed, own in zip(total, sums, strict=False):
+                own.copy_(summed)
         return tally.read()
 
     def measure_health(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class ShardedWeights(Weights):
                 parameter.data = full
 
     def gather(self, local: Tensor, rows: int) -> Tensor:
-        """Return a tensor of so many rows from the rows of all processes."""
+        """Return the whole tensor, of `rows` rows, from the rows of all processes."""
         size = -(-rows // self.world_size)  # of all chunks but the last ones
         padded = torch.cat([local, local.new_zeros(size - len(local), *local.shape[1:])])
         full = local.new_empty(self.world_size, *padded.shape)
