@@ -21,12 +21,12 @@ def serve_command(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8000,
-    host_name: Annotated[
+    name: Annotated[
         list[str] | None,
-        typer.Option(help="Host name that requests may use; by default any, or on 127.0.0.1 this machine's own."),
+        typer.Option(help="Host name that requests may use beside localhost; by default any, or with 127.0.0.1 none."),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org.")
+        list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org; * for all.")
     ] = None,
     keys: Annotated[
         Path | None, typer.Option(help="File of API keys: each line has a name, a digest and requests a minute.")
@@ -52,10 +52,33 @@ def serve_command(
         return
     if not runs:
         raise ConfigError("no run to serve was named; give the folder of one, or of several")
-    names = host_name or (LOOPBACK if host in LOOPBACK else ())
-    limits = _settings(settings or [], keys, rate=rate, origins=tuple(origin or ()), hosts=tuple(map(str.lower, names)))
+    names = (*LOOPBACK, *_parsed("--name", name)) if name or host in LOOPBACK else ()
+    limits = _settings(settings or [], keys, rate=rate, origins=_parsed("--origin", origin), hosts=names)
+    if host not in LOOPBACK:
+        _warn_if_open(limits, host)
     models_to_load = {"runs": runs, "device": device, "engine": engine, "precision": precision, "adapters": adapter or ()}
     _serve(limits, host, port, models_to_load)
+
+
+def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
+    """Return the values of --name or --origin in the form in which requests are compared with them."""
+    from qkv.serving.settings import parse_host_name, parse_origin
+
+    parser, found = {"--name": parse_host_name, "--origin": parse_origin}[option], []
+    for value in given or ():
+        try:
+            found.append(parser(value))
+        except ValueError as error:
+            raise ConfigError(f"{option} {value}: {error}") from None
+    return tuple(found)
+
+
+def _warn_if_open(limits: "ServiceSettings", host: str) -> None:
+    """Warn of a service that everybody may use who can reach this machine."""
+    if not limits.keys:
+        names = "" if limits.hosts else ", under any name, so that web pages may use it through their visitors' browsers"
+        fix = "--keys FILE requires keys" + ("" if limits.hosts else "; --name NAME allows one name alone")
+        print(f"warning: --host {host} without keys: everybody who can reach this machine may use it{names}; {fix}", file=sys.stderr)
 
 
 def _settings(given: list[str], keys: Path | None, **options: object) -> "ServiceSettings":

@@ -84,7 +84,7 @@ def _add_pages(app: FastAPI) -> None:
     async def get_docs() -> HTMLResponse:
         return HTMLResponse(docs)
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/", include_in_schema=False)
     async def get_index() -> FileResponse:
         return FileResponse(str(PAGE.joinpath("index.html")))
 
