@@ -150,7 +150,7 @@ class EncoderHandler(AttentionHandler):
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         values = [item.value for item in items]
         if key[0] == "embed":
-            return list(self.encoder.embed(values))
+            return list(self.encoder.embed(values, normalise=True))
         return self.encoder.fill(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
 
 
