@@ -212,7 +212,9 @@ def _sequences() -> Iterator[Probe]:
     yield Probe("a request, then an ambiguous one", [sized() + post(b"Content-Length: 9\r\n" + CHUNKED)], [200, 400])
     yield Probe("a request that closes, then another", [get(more=b"Connection: close\r\n") + HEALTH], [200])
     yield Probe("a refused body, then another request", [sized(b"{}") + HEALTH], [400, 200], open=True)
-    yield Probe("GET with a body, then another request", [get(more=b"Content-Length: 5\r\n") + b"hello" + HEALTH], [200, 200], True)
+    yield Probe(
+        "GET with a body, then another request", [get(more=b"Content-Length: 5\r\n") + b"hello" + HEALTH], [200, 200], True
+    )
     yield Probe("an unknown path with a body", [sized().replace(b"/translate", b"/nothing") + HEALTH], [404, 200], open=True)
     yield Probe("HEAD, then GET", [get(method=b"HEAD") + HEALTH], [200, 200], open=True)
     yield Probe("byte by byte", [bytes([byte]) for byte in HEALTH], [200], open=True)

@@ -74,9 +74,10 @@ def summary(times: list[float]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def service(runs: Sequence[Path], checkout: Path) -> Iterator[int]:
+def service(runs: Sequence[Path], checkout: Path, *settings: str) -> Iterator[int]:
     """Serve runs with the code of a checkout; yield the port."""
-    command = [sys.executable, "-m", "qkv", "serve", *map(str, runs), "--port", "0", "--device", "cpu", "--set", "logs=none"]
+    command = [sys.executable, "-m", "qkv", "serve", *map(str, runs), "--port", "0", "--device", "cpu"]
+    command += [part for setting in settings for part in ("--set", setting)]
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
@@ -103,7 +104,7 @@ def main() -> None:
     new: dict[str, list[float]] = {name: [] for name in checkouts}
     for _ in range(ROUNDS):
         for name, checkout in checkouts.items():
-            with service([given.run.resolve()], checkout.resolve()) as port:
+            with service([given.run.resolve()], checkout.resolve(), "logs=none") as port:
                 keep_alive_times(port, 20)  # warm up
                 kept[name] += keep_alive_times(port, given.requests)
                 new[name] += new_connection_times(port, given.requests)

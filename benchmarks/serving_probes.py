@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,15 +31,17 @@ from schemathesis.specs.openapi.checks import (
 )
 from serving_latency import service
 
+from qkv.vectors.word_vectors import TENSORS, WordVectors
+
 CHECKS = [
     schemathesis.checks.not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
     response_headers_conformance,
 ]  # fmt: skip
 ABILITIES = {  # that a model needs, by the path
-    "/translate": "translate", "/fill": "fill", "/predict": "predict", "/look": "look", "/neighbours": "neighbours", "/map": "map",
-    "/v1/embeddings": "embed", "/v1/completions": "complete",
+    "/translate": "translate", "/fill": "fill", "/predict": "predict", "/look": "look", "/neighbours": "neighbours",
+    "/map": "map", "/v1/embeddings": "embed", "/v1/completions": "complete",
 }  # fmt: skip
-TOKENS = 24  # that a made-up completion may ask for
+SETTINGS = ("logs=none", "new_tokens=24")
 
 
 class Operation(NamedTuple):
@@ -60,7 +62,7 @@ def operations(client: httpx.Client) -> list[Operation]:
     return found
 
 
-def description(client: httpx.Client, model: str | None) -> dict[str, Any]:
+def description(client: httpx.Client, model: str | None, words: Sequence[str] = ()) -> dict[str, Any]:
     """Return the service's description, where requests name this model, and languages and words that there are."""
     described = client.get("/openapi.json").json()
     codes = client.get("/languages").json()
@@ -75,17 +77,22 @@ def description(client: httpx.Client, model: str | None) -> dict[str, Any]:
         for side in ("source", "target"):
             if name == "TranslateRequest" and languages[side]:
                 fields[side] = {"type": "string", "enum": sorted({*languages[side]})}
-        if "max_tokens" in fields:
-            fields["max_tokens"] = {"type": "integer", "minimum": 1, "maximum": TOKENS}
+        if "word" in fields and words:
+            fields["word"] = {"type": "string", "enum": [*words, "never"]}
     for parameter in described["paths"].get("/v1/models/{name}", {}).get("get", {}).get("parameters", []):
         parameter["schema"] = {"type": "string", "enum": [one["id"] for one in client.get("/models").json()]}
     return described
 
 
-def generate(url: str, operation: Operation, mode: GenerationMode, examples: int, number: int = 1) -> Counter[int]:
-    """Send requests that are made up for an operation, check each answer, and return how often each status came."""
+def generate(
+    url: str, operation: Operation, mode: GenerationMode, examples: int, number: int = 0, words: Sequence[str] = ()
+) -> Counter[int]:
+    """Send requests that are made up for an operation, check each answer, and return how often each status came.
+
+    `number` is a seed, 0 for the same requests each time; `words` are some that have vectors.
+    """
     with httpx.Client(base_url=url, timeout=60) as client:
-        schema = schemathesis.openapi.from_dict(description(client, operation.model))
+        schema = schemathesis.openapi.from_dict(description(client, operation.model, words))
     statuses: Counter[int] = Counter()
     quickly = settings(
         max_examples=examples,
@@ -123,8 +130,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()))
     given_options = parser.parse_args()
     started, wrong = time.perf_counter(), []
+    words = [word for run in given_options.runs if (run / TENSORS).exists() for word in WordVectors.load(run).words[:20]]
     rows = ["| endpoint | model | requests | statuses |", "|---|---|---:|---|"]
-    with service(given_options.runs, Path(__file__).parents[1]) as port:
+    with service(given_options.runs, Path(__file__).parents[1], *SETTINGS) as port:
         url, total = f"http://127.0.0.1:{port}", 0
         for probe in probes():
             total += 1
@@ -136,7 +144,7 @@ def main() -> None:
         for operation in found:
             for mode in modes(operation):
                 try:
-                    statuses = generate(url, operation, mode, given_options.examples, given_options.seed)
+                    statuses = generate(url, operation, mode, given_options.examples, given_options.seed, words)
                 except (AssertionError, BaseExceptionGroup) as error:
                     wrong.append(f"{operation}, {mode.value}: {error}")
                     continue

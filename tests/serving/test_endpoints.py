@@ -253,7 +253,8 @@ def test_limits_are_described_and_hold(running: Running) -> None:
     assert complete["max_tokens"]["anyOf"][0]["maximum"] == 1024 and schemas["FillRequest"]["properties"]["text"]["pattern"]
     bounds = complete["seed"]["anyOf"][0]
     ask = {"model": "gpt", "prompt": "a", "max_tokens": 3}
-    drawn = [running.said("/v1/completions", **ask, seed=seed)["choices"] for seed in (bounds["minimum"], -1, 0, bounds["maximum"])]
+    seeds = (bounds["minimum"], -1, 0, bounds["maximum"])
+    drawn = [running.said("/v1/completions", **ask, seed=seed)["choices"] for seed in seeds]
     assert drawn[1] == running.said("/v1/completions", **ask, seed=-1)["choices"] and drawn[1] != drawn[2]
     assert running.said("/translate", q=["", "sun"])["translatedText"][0] == ""
 

@@ -2,12 +2,13 @@
 
 import logging
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvWarning
 
 if TYPE_CHECKING:
     from qkv.serving.settings import ServiceSettings
@@ -39,7 +40,7 @@ def serve_command(
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any limit, such as queue=64 or time_limit=30.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    engine: Annotated[str | None, typer.Option(help="For translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Of the translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
     adapter: Annotated[
         list[str] | None,
@@ -75,10 +76,13 @@ def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
 
 def _warn_if_open(limits: "ServiceSettings", host: str) -> None:
     """Warn of a service that everybody may use who can reach this machine."""
-    if not limits.keys:
-        names = "" if limits.hosts else ", under any name, so that web pages may use it through their visitors' browsers"
-        fix = "--keys FILE requires keys" + ("" if limits.hosts else "; --name NAME allows one name alone")
-        print(f"warning: --host {host} without keys: everybody who can reach this machine may use it{names}; {fix}", file=sys.stderr)
+    if limits.keys:
+        return
+    how, fix = "", "give --keys FILE"
+    if not limits.hosts:
+        how, fix = " under any name, also web pages in a visitor's browser", f"{fix}, and --name NAME for each name that it has"
+    message = f"--host {host} without keys: everybody who can reach this machine may use the service{how}; {fix}"
+    warnings.warn(message, QkvWarning, stacklevel=2)
 
 
 def _settings(given: list[str], keys: Path | None, **options: object) -> "ServiceSettings":
@@ -104,7 +108,8 @@ def _serve(limits: "ServiceSettings", host: str, port: int, models_to_load: dict
         models = load_models(**models_to_load)
         for model in models.all:
             handler, abilities = model.handler, ", ".join(model.handler.abilities) or "do nothing over HTTP"
-            print(f"{model.name}: {handler.kind}, {handler.parameters or 0:,} parameters, can {abilities}", file=sys.stderr)
+            size = "" if handler.parameters is None else f"{handler.parameters:,} parameters, "
+            print(f"{model.name}: {handler.kind}, {size}can {abilities}", file=sys.stderr)
         app = create_app(models, limits)
         listening.listen(BACKLOG)  # not before, so that no client waits while models load
         where = f"[{host}]" if ":" in host else host
