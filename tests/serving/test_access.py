@@ -202,6 +202,6 @@ def test_origins_and_names_are_checked() -> None:
     for origin in ("a.org", "https://a.org/", "https//a.org", "https://a.org,https://b.org", "null", "", "https://ü.org", "**"):
         with pytest.raises(ConfigError, match="scheme://host"):
             parse(ServiceSettings, {"origins": [origin]}, "--set")
-    for name in ("https://a.org", "a.org:80", "a b", "", "*", "ü.org"):
+    for name in ("https://a.org", "a.org:80", "a:80", "a b", "", "*", "ü.org"):
         with pytest.raises(ConfigError, match="a name or an address alone"):
             parse(ServiceSettings, {"hosts": [name]}, "--set")

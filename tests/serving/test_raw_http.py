@@ -1,6 +1,7 @@
 """Raw requests that no good client sends: never a 5xx, one answer for each request, and a connection that ends where it must."""
 
 import logging
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +9,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from raw_probes import HEALTH, HOST, Probe, faults, get, probes, send_probe
+from raw_probes import CHUNKED, HEALTH, HOST, Probe, ResponseReader, faults, get, probes, send_probe
 from service_runs import Running
 
 from qkv.serving.registry import ModelRegistry
 from workbench import wait_until
 
 PROBES = list(probes())
+LARGE = next(probe for probe in PROBES if probe.statuses == [431])
 BEGUN = {
     "half of a request line": b"GET /heal",
     "half of the headers": b"GET /healthz HTTP/1.1\r\n" + HOST + b"X-",
@@ -38,11 +40,23 @@ def test_probes(strict: Running, caplog: pytest.LogCaptureFixture, probe: Probe)
     assert max(map(len, logged), default=0) < 200, "the log repeats what a client sends"
 
 
-def test_places_are_given_back(strict: Running) -> None:
+def test_refusals_are_counted_and_places_given_back(strict: Running) -> None:
+    assert not faults(LARGE, send_probe(LARGE, strict.port))
+    assert 'qkv_requests_total{path="other",status="431"}' in strict.client.get("/metrics").text
     strict.client.close()
     wait_until(lambda: not strict.server.server_state.connections)
     limits = strict.server.config.http.limits
     assert not any(counts for counts in limits.counts.values())
+
+
+def test_a_body_that_breaks_after_the_answer(strict: Running) -> None:
+    """The answer is whole, and the connection ends."""
+    with socket.create_connection(("127.0.0.1", strict.port), timeout=20) as connection:
+        reader = ResponseReader(connection)
+        connection.sendall(get(b"/nothing", CHUNKED) + b"1\r\na\r\n")
+        assert reader.next() == 404
+        connection.sendall(b"not a chunk\r\n")
+        assert reader.next() is None
 
 
 def test_what_is_begun_and_not_ended(models: ModelRegistry) -> None:

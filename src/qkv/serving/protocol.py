@@ -8,6 +8,7 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from qkv.serving.connections import ConnectionLimits, Place
 from qkv.serving.errors import RequestError, error_body
+from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 
 MAX_HEADER_BYTES = 32_768  # of the request line and all headers
@@ -61,8 +62,9 @@ class StrictConnection(h11.Connection):
 class LimitedProtocol(H11Protocol):
     """uvicorn's HTTP protocol with limits on the number of connections, and on the time to send a request or read a response."""
 
-    settings = ServiceSettings()
-    limits = ConnectionLimits(settings)
+    settings: ServiceSettings  # these three are the server's
+    limits: ConnectionLimits
+    metrics: Metrics
     place = Place.NONE
     refused = False  # what arrives now is not read any more
     read_timer: asyncio.TimerHandle | None = None  # closes the connection unless the rest of a request arrives
@@ -76,6 +78,7 @@ class LimitedProtocol(H11Protocol):
         super().connection_made(transport)
         self.place = self.limits.take(self.client[0] if self.client else "")
         if self.place is Place.NONE:
+            self.metrics.count_request("other", 429, 0.0)
             transport.write(TOO_MANY)
             transport.close()
             return
@@ -111,19 +114,23 @@ class LimitedProtocol(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:  # its body is broken
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # a response has begun
+        if self.conn.our_state is h11.SEND_BODY:  # the client must see that the response is not complete
             self.transport.abort()
             return
-        error = self.conn.error
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._send_error(self.conn.error)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self.read_timer = _cancelled(self.read_timer)
+        self.read_timer = self.loop.call_later(LINGER, self.transport.abort)
+
+    def _send_error(self, error: RequestError) -> None:
+        self.metrics.count_request("other", error.status, 0.0)
         body = error_body("/", error)
         headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
         start = h11.Response(status_code=error.status, headers=headers, reason=STATUS_PHRASES[error.status])
         for event in (start, h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
-        self.transport.write_eof()
-        self.flow.resume_reading()
-        self.read_timer = _cancelled(self.read_timer)
-        self.read_timer = self.loop.call_later(LINGER, self.transport.abort)
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Iterator
@@ -11,12 +12,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from qkv.base.errors import ConfigError
-from qkv.serving.connections import ConnectionLimits
+from qkv.serving.connections import RESERVED, ConnectionLimits
 from qkv.serving.protocol import LimitedProtocol
 from qkv.serving.settings import ServiceSettings
 
 log = logging.getLogger("qkv.serving")
 BACKLOG = 1024  # connections that wait to be accepted
+OTHER_FILES = 256  # that a process has open beside its connections
 LINGER = 2.0  # seconds in which connected clients may send one more request before the server stops
 
 
@@ -26,9 +28,10 @@ class ServiceServer(uvicorn.Server):
     def __init__(self, app: FastAPI):
         self.service = app.state.service
         settings: ServiceSettings = self.service.settings
+        shared = {"settings": settings, "limits": ConnectionLimits(settings), "metrics": self.service.metrics}
         config = uvicorn.Config(
             app,
-            http=type("Protocol", (LimitedProtocol,), {"settings": settings, "limits": ConnectionLimits(settings)}),
+            http=type("Protocol", (LimitedProtocol,), shared),
             ws="none",
             loop="asyncio",
             lifespan="on",
@@ -58,8 +61,20 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT, then answer the accepted requests and return."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server = ServiceServer(app)
+    _allow_open_files(server.service.settings.connections)
     with _stopped_by_signals(server):
         asyncio.run(server.serve([listening]))
+
+
+def _allow_open_files(connections: int) -> None:
+    """Raise this process's limit on open files, each connection being one; many systems allow 1,024 unless asked for more."""
+    wanted = connections + RESERVED + BACKLOG + OTHER_FILES  # asyncio accepts all that wait before it closes one
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < wanted:
+        log.warning("%d connections need %d open files; this system allows %d (ulimit -n)", connections, wanted, hard)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -9,6 +9,7 @@ from qkv.base.config import Config
 
 HOST = r"(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?\.?|\[[0-9a-f:.]+\])"  # a name, an IPv4 address, or an IPv6 address in brackets
 ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{HOST}(?::[0-9]{{1,5}})?")
+IPV6 = re.compile(r"\[?(?=.*:.*:)[0-9a-f:.]+\]?")
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -23,9 +24,11 @@ def parse_origin(given: str) -> str:
 def parse_host_name(given: str) -> str:
     """Return a host name without brackets, as `Host` is compared with it."""
     name = given.lower()
-    if not re.fullmatch(HOST, name if ":" not in name or name.startswith("[") else f"[{name}]"):
+    if ":" in name and IPV6.fullmatch(name):
+        return name.strip("[]")
+    if ":" in name or not re.fullmatch(HOST, name):
         raise ValueError("a host name is a name or an address alone, such as a.org, without scheme and port")
-    return name.strip("[]")
+    return name
 
 
 Origin = Annotated[str, AfterValidator(parse_origin)]
