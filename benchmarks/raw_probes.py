@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,10 @@ HEALTH = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 BODY = json.dumps({"q": "sun"}).encode()
 JSON = b"Content-Type: application/json\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
+INSERTED = [
+    b"\r\n", b"\n", b"\r", b"\x00", b":", b" ", b"\t", b"\xff", b"%00", b"chunked", b"0\r\n\r\n", b"HTTP/1.1", HOST, CHUNKED,
+    b"Content-Length: 5\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: upgrade\r\nUpgrade: h2c\r\n",
+]  # fmt: skip
 ANY = -1  # an expected status: whatever is below 500
 
 
@@ -234,6 +239,34 @@ def _answered() -> Iterator[Probe]:
         yield Probe(f"Content-Type: {media_type!r}", [data], [415], open=True)
     yield Probe("a compressed body", [sized(b"\x1f\x8b\x08\x00", b"Content-Encoding: gzip\r\n")], [400], open=True)
     yield Probe("a body of NULs", [sized(b"\x00" * 100)], [400], open=True)
+
+
+def mutated(seed: int) -> Iterator[bytes]:
+    """Yield probes with random changes, without end: parts left out, repeated and replaced, and what matters to HTTP put in."""
+    rng = random.Random(seed)
+    known = [data for probe in probes() if len(data := b"".join(probe.pieces)) < 3000]
+    while True:
+        data = bytearray(rng.choice(known) + (rng.choice(known) if rng.random() < 0.3 else b""))
+        for _ in range(rng.randint(1, 4)):
+            place, end = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
+            change = rng.choice([b"", bytes([rng.randrange(256)]), rng.choice(INSERTED), bytes(data[place:end][:200])])
+            data[place : place + rng.choice([0, 0, 1, 8])] = change
+        yield bytes(data)
+
+
+def send_mutated(data: bytes, port: int) -> list[int]:
+    """Send data on a new connection, end it, and return the statuses of all responses."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        reader = ResponseReader(connection)
+        with contextlib.suppress(OSError):  # the service may have closed it
+            connection.sendall(data)
+            connection.sendall(b"\r\n\r\n")  # which is not HTTP, and ends a request that has not
+            connection.settimeout(0.05)
+        statuses = []
+        with contextlib.suppress(TimeoutError, ValueError, IndexError):  # the last two: after a response to HEAD, without a body
+            while (status := reader.next()) is not None:
+                statuses.append(status)
+        return statuses
 
 
 class Outcome(NamedTuple):

@@ -1,14 +1,16 @@
 """Raw HTTP and requests made up from the service's own description, against a served model of every kind.
 
-    python benchmarks/serving_probes.py RUN... [--examples 200] [--seed 1] [--out FOLDER]
+    python benchmarks/serving_probes.py RUN... [--examples 200] [--mutations 5000] [--seed 1] [--out FOLDER]
 
 RUN are folders that `qkv serve` takes: give a translator, an encoder, a fine-tuned one, a GPT, word vectors, and whatever else is
-served, so that every endpoint is reached. First come the raw requests of raw_probes.py. Then schemathesis makes requests up for
-each endpoint and each model that can answer it, both valid ones and invalid ones. The script fails if an answer has a status of
-500 or more or is not as described, if a connection ends otherwise than it must, or if valid requests never reach an endpoint.
+served, so that every endpoint is reached. First come the raw requests of raw_probes.py, then random changes of them. Then
+schemathesis makes requests up for each endpoint and each model that can answer it, both valid ones and invalid ones. The script
+fails if an answer has a status of 500 or more or is not as described, if a connection ends otherwise than it must, or if valid
+requests never reach an endpoint.
 """
 
 import argparse
+import itertools
 import json
 import sys
 import tempfile
@@ -21,7 +23,7 @@ from typing import Any, NamedTuple
 import httpx
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from raw_probes import faults, probes, send_probe
+from raw_probes import faults, mutated, probes, send_mutated, send_probe
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -126,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--mutations", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()))
     given_options = parser.parse_args()
@@ -139,6 +142,10 @@ def main() -> None:
             if fault := faults(probe, send_probe(probe, port)):
                 wrong.append(fault)
         rows.append(f"| raw HTTP | | {total} | {len(wrong)} not as wanted |")
+        for data in itertools.islice(mutated(given_options.seed), given_options.mutations):
+            if any(status >= 500 for status in send_mutated(data, port)):
+                wrong.append(f"5xx for {data!r}")
+        rows.append(f"| raw HTTP with random changes | | {given_options.mutations:,} | |")
         with httpx.Client(base_url=url) as client:
             found = operations(client)
         for operation in found:
