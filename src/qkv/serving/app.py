@@ -20,6 +20,7 @@ from qkv.serving.middleware import ServiceMiddleware
 from qkv.serving.monitoring_api import monitoring_router
 from qkv.serving.native_api import native_router
 from qkv.serving.openai_api import openai_router
+from qkv.serving.openapi import describe
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.service import Service
 from qkv.serving.settings import ServiceSettings
@@ -58,7 +59,7 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
     app.add_exception_handler(HTTPException, _routing_error)
     for router in (libretranslate_router, openai_router, native_router, monitoring_router):
         app.include_router(router(service))
-    _add_pages(app)
+    _add_pages(app, service.settings)
     if service.settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -71,9 +72,9 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, settings: ServiceSettings) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
-    description = app.openapi()
+    description = describe(app, settings)
     docs = docs_page(description)
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -84,7 +85,7 @@ def _add_pages(app: FastAPI) -> None:
     async def get_docs() -> HTMLResponse:
         return HTMLResponse(docs)
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/", include_in_schema=False)
     async def get_index() -> FileResponse:
         return FileResponse(str(PAGE.joinpath("index.html")))
 
