@@ -91,6 +91,7 @@ class BeamSearch:
         self.gone = np.zeros(inputs, dtype=bool)  # which inputs are done and only wait to leave the batch
         self.last = batch.first_tokens  # (N * W,) the newest tokens
         self.recorder = FunctionRecorder("a step of beam search")
+        self.logits: Tensor | None = None  # of the last step: memory that is in use tells the recorder that others are new
 
     def __len__(self) -> int:
         """The number of inputs that are not done."""
@@ -123,7 +124,7 @@ class BeamSearch:
     def step(self) -> list[tuple[Hashable, list[Hypothesis]]]:
         """Continue all hypotheses by one token; return the best of each input that is done, with its owner."""
         batch, live = self.batch, self.live
-        logits = self.model.step(self.last, self.state)
+        self.logits = logits = self.model.step(self.last, self.state)
         if live.covered is not None:
             if self.state.attention is None:
                 raise ConfigError("coverage_penalty needs a model that returns its attention, and this one does not; set it to 0")
