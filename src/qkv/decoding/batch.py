@@ -3,8 +3,9 @@
 N inputs in the batch, S source length, R hypotheses.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
 
-OnToken = Callable[[Hashable, int], bool]  # called with a row's owner and its next token; True ends the output there
+OnToken = Callable[[Any, int], bool]  # called with a row's owner and its next token; True ends the output there
 
 CONTINUE, DONE, AT_LIMIT, STUCK, GONE = range(5)  # status of a row after a step; GONE: it was done before
 
@@ -31,7 +32,7 @@ class DecodingBatch:
     constraints: Constraints
     limit: np.ndarray  # (N,) length limit of each output, the end included
     numbers: list[int]  # of each input in the whole job
-    owners: Sequence[Hashable]  # whom each output is for: what `step` returns it with
+    owners: Sequence[Any]  # whom each output is for: what `step` returns it with
     bos: int
     eos: int
     seed: int

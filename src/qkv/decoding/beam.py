@@ -16,9 +16,10 @@ N inputs still searched, W live hypotheses of each (1 at first, then up to `beam
 length, V vocabulary.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -110,18 +111,18 @@ class BeamSearch:
         for search in (self, other):
             search._widen()
         self._leave()
-        self.state.join(other.state)
+        self.state.join(other.state)  # type: ignore[attr-defined]
         self.live, self.batch = self.live.join(other.live), self.batch.join(other.batch)
         self.best = self.best.join(other.best)
         self.last = torch.cat([self.last, other.last])
         self.bar, self.gone = np.concatenate([self.bar, other.bar]), np.concatenate([self.gone, other.gone])
 
-    def drop(self, owners: Iterable[Hashable]) -> None:
+    def drop(self, owners: Iterable[Any]) -> None:
         """End the search for some owners, of which nobody wants to know any more."""
         unwanted = set(owners)
         self.gone |= np.array([owner in unwanted for owner in self.batch.owners], dtype=bool)
 
-    def step(self) -> list[tuple[Hashable, list[Hypothesis]]]:
+    def step(self) -> list[tuple[Any, list[Hypothesis]]]:
         """Continue all hypotheses by one token; return the best of each input that is done, with its owner."""
         batch, live = self.batch, self.live
         self.logits = logits = self.model.step(self.last, self.state)
@@ -182,10 +183,14 @@ class BeamSearch:
             score = _score(some, some.logprob, batch.lengths + length, parent, batch)
             self.best.fill(chosen, some.tokens, some.logprob, score)
 
-    def _advance(self, grown: LiveHypotheses, parent: Tensor, status: np.ndarray) -> list[tuple[Hashable, list[Hypothesis]]]:
+    def _advance(self, grown: LiveHypotheses, parent: Tensor, status: np.ndarray) -> list[tuple[Any, list[Hypothesis]]]:
         """Move to the grown hypotheses, which continue those of parent (N, W); return the best of inputs that are done."""
         done = np.flatnonzero((status != CONTINUE) & (status != GONE))
-        found = list(zip((self.batch.owners[row] for row in done), self.best.hypotheses(done), strict=True)) if len(done) else []
+        found = (
+            list(zip((self.batch.owners[row] for row in done.tolist()), self.best.hypotheses(done), strict=True))
+            if len(done)
+            else []
+        )
         active, stay = status == CONTINUE, None
         rows = torch.arange(len(active), device=parent.device)[:, None] * self.live.logprob.size(1) + parent
         self.live, self.gone = grown, ~active

@@ -4,8 +4,8 @@ Random numbers come from (seed, number of the input), so a sample does not depen
 N outputs, V vocabulary.
 """
 
-from collections.abc import Hashable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -80,12 +80,12 @@ class TokenSearch:
         """Return whether another search can join this one: only the choice of tokens may differ."""
         if not isinstance(other, TokenSearch) or not isinstance(self.state, Joinable):
             return False
-        return _without_sampling(self.batch.config) == _without_sampling(other.batch.config)
+        return without_sampling(self.batch.config) == without_sampling(other.batch.config)
 
     def join(self, other: "TokenSearch") -> None:
         """Add the outputs of a new search that `joins`, which is not used any more."""
         self._leave()
-        self.state.join(other.state)
+        self.state.join(other.state)  # type: ignore[attr-defined]
         if self.repetition is not None:
             self.repetition.join(other._repetition(self.repetition.seen.size(1)))
         self.batch = self.batch.join(other.batch)
@@ -98,12 +98,12 @@ class TokenSearch:
         if self.tokens is not None and other.tokens is not None:
             self.tokens = joined_rows(self.tokens, other.tokens, NONE, left=True)
 
-    def drop(self, owners: Iterable[Hashable]) -> None:
+    def drop(self, owners: Iterable[Any]) -> None:
         """End the outputs of some owners, of which nobody wants to know any more."""
         gone = set(owners)
         self.active &= np.array([owner not in gone for owner in self.batch.owners], dtype=bool)
 
-    def step(self) -> list[tuple[Hashable, list[Hypothesis]]]:
+    def step(self) -> list[tuple[Any, list[Hypothesis]]]:
         """Add a token to each output; return those that ended, with their owners."""
         batch = self.batch
         logits = self.model.step(self.last, self.state)
@@ -141,7 +141,7 @@ class TokenSearch:
         lengths = np.minimum(self.batch.lengths, self.uniform.size(1) - 1)  # an output that has ended waits to leave
         return torch.from_numpy(lengths).to(self.last.device)
 
-    def _add(self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray) -> list[tuple[Hashable, list[Hypothesis]]]:
+    def _add(self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray) -> list[tuple[Any, list[Hypothesis]]]:
         """Add the next token of each output and its log-probability; return the outputs that end."""
         batch, before = self.batch, self.active
         check(sound, batch, before)
@@ -150,12 +150,15 @@ class TokenSearch:
         batch.lengths[added] += 1
         at_end = added & (tokens == batch.eos)
         self.active = added & ~at_end & (batch.lengths < batch.limit)
-        for row in np.flatnonzero(added & ~at_end):
+        for row in np.flatnonzero(added & ~at_end).tolist():
             token = int(tokens[row])
             self.outputs[row].append(token)
             if batch.on_token is not None:
                 self.active[row] &= not batch.on_token(batch.owners[row], token)
-        return [(batch.owners[row], [self._hypothesis(row, bool(at_end[row]))]) for row in np.flatnonzero(before & ~self.active)]
+        return [
+            (batch.owners[row], [self._hypothesis(row, bool(at_end[row]))])
+            for row in np.flatnonzero(before & ~self.active).tolist()
+        ]
 
     def _hypothesis(self, row: int, finished: bool) -> Hypothesis:
         logprob = self.logprob[row]
@@ -202,6 +205,6 @@ def _uniform_numbers(batch: DecodingBatch, copies: int) -> Tensor:
     return numbers.to(batch.ids.device)
 
 
-def _without_sampling(config: DecodingConfig) -> DecodingConfig:
+def without_sampling(config: DecodingConfig) -> DecodingConfig:
     """Return a config without what `SamplingOptions` holds, and without the seed."""
     return config.model_copy(update={"sampling": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0})

@@ -1,7 +1,8 @@
 """The entry point: `decode` takes a batch of inputs and returns the best hypotheses of each."""
 
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,7 +62,7 @@ def decode(
             model, ids, keep, config, bos=bos, eos=eos, pad=pad, prefix=prefix, allowed=allowed, seed=seed, index=index,
             last_tokens=last_tokens, max_lengths=max_lengths, on_token=on_token, phrases=phrases, never=never,
         )  # fmt: skip
-        found: dict[Hashable, list[Hypothesis]] = {}
+        found: dict[Any, list[Hypothesis]] = {}
         while len(search):
             found.update(search.step())
     copies = config.n_best if config.sampling else 1
@@ -87,7 +88,7 @@ def begin_search(
     on_token: OnToken | None = None,
     phrases: Sequence[Sequence[Phrase]] | None = None,
     never: Sequence[int] = (),
-    owners: Sequence[Hashable] | None = None,
+    owners: Sequence[Any] | None = None,
 ) -> Search:
     """Read the inputs, and return the search for their outputs, which `step` makes token by token; see `decode`.
 

@@ -14,7 +14,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.phrases import Phrase
 from qkv.decoding.scoring import TokenStatistics, score
-from qkv.decoding.search import batches_by_length, decode, decoding_precision
+from qkv.decoding.search import Search, batches_by_length, begin_search, decode, decoding_precision
 from qkv.lens.capture import cross_attention
 from qkv.lens.inspectors import EncoderDecoderInspector, Inspector, UnilmInspector
 from qkv.lens.tokenized_text import tokenized_text
@@ -195,6 +195,25 @@ class OwnEngine(SearchEngine):
         phrases: Sequence[Sequence[Phrase]] | None = None,
     ) -> list[list[Hypothesis]]:
         return super().decode(sources, config, prefixes, self.text_tokens if allowed is None else allowed, first, phrases)
+
+    @torch.inference_mode()
+    def begin(self, sources: Sequence[list[int]], config: DecodingConfig, owners: Sequence[Any]) -> Search:
+        """Read sources, and return the search for their translations, which others may join; see `decode`."""
+        ids, keep = pad(sources, self.device)
+        with decoding_precision(config.precision, self.device):
+            return begin_search(
+                self.decoder,
+                ids,
+                keep,
+                config,
+                bos=self.tokenizer.bos,
+                eos=self.tokenizer.eos,
+                pad=self.tokenizer.pad,
+                allowed=None if self.text_tokens is None else [self.text_tokens] * len(sources),
+                seed=config.seed,
+                never=self.placeholders if self.takes_phrases(config) else (),
+                owners=owners,
+            )
 
     def with_adapter(self, c: AdapterConfig, weights: dict[str, Tensor], source: str) -> "OwnEngine":
         """Return an engine with an adapter over this one's model: both use the same weights and decoding weights."""

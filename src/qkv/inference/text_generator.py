@@ -16,11 +16,13 @@ from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.hardware import choose_device
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.search import batches_by_length, decode
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.search import batches_by_length, begin_search, decode, decoding_precision
 from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.folder.run import read_recipe
 from qkv.inference.arguments import require_text, require_texts
 from qkv.inference.engines import pad
+from qkv.inference.growing import GrowingOutput, GrowingOutputs
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import Inspector, SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
@@ -222,6 +224,35 @@ class TextGenerator:
             )
 
     @torch.inference_mode()
+    def begin(self, prompts: Sequence[Prompt], config: DecodingConfig, owners: Sequence[Any]) -> GrowingOutputs:
+        """Read prompts, and return their continuations while they grow, each for its owner."""
+        growing = [_GrowingText(prompt, owner, self.tokenizer) for prompt, owner in zip(prompts, owners, strict=True)]
+        ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
+        with decoding_precision(config.precision, self.device):
+            search = begin_search(
+                self.decoder, ids, keep, config, **self._options(prompts, config), on_token=_GrowingText.add, owners=growing
+            )
+
+        def result(text: _GrowingText, hypotheses: list[Hypothesis]) -> GeneratedText:
+            text.end()
+            return self.generated(text.source, hypotheses[0])
+
+        return GrowingOutputs(search, result)
+
+    def _options(self, prompts: Sequence[Prompt], config: DecodingConfig) -> dict[str, Any]:
+        """Return what decoding must know of prompts."""
+        return {
+            "bos": self.tokenizer.bos,
+            "eos": self.tokenizer.eos,
+            "pad": self.tokenizer.pad,
+            "seed": config.seed,
+            "index": [prompt.number for prompt in prompts],
+            "allowed": [self.text_tokens] * len(prompts),
+            "last_tokens": [prompt.ids[-1] for prompt in prompts],
+            "max_lengths": [self.most_tokens(prompt) for prompt in prompts],
+        }
+
+    @torch.inference_mode()
     def _generate_batch(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[GeneratedText]]:
         """Decode a batch of prompts, and stream each to its callback."""
         streams = [TextStream(self.tokenizer, prompt.ids, prompt.stop) for prompt in prompts for _ in range(config.n_best)]
@@ -231,22 +262,8 @@ class TextGenerator:
             return (on_text is not None and on_text(streams[row].new_text()) == STOP) or stopped
 
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
-        positions = self.causal_lm.longest or sys.maxsize
-        hypotheses = decode(
-            self.decoder,
-            ids,
-            keep,
-            config,
-            bos=self.tokenizer.bos,
-            eos=self.tokenizer.eos,
-            pad=self.tokenizer.pad,
-            seed=config.seed,
-            index=[prompt.number for prompt in prompts],
-            allowed=[self._text_tokens] * len(prompts),
-            last_tokens=[prompt.ids[-1] for prompt in prompts],
-            max_lengths=[min(prompt.max_new_tokens or sys.maxsize, positions - len(prompt.ids)) for prompt in prompts],
-            on_token=on_token if any(prompt.stop or prompt.on_text for prompt in prompts) else None,
-        )
+        passed_on = on_token if any(prompt.stop or prompt.on_text for prompt in prompts) else None
+        hypotheses = decode(self.decoder, ids, keep, config, **self._options(prompts, config), on_token=passed_on)
         for prompt, stream in zip(prompts, streams[:: config.n_best], strict=True):
             if prompt.on_text is not None:
                 prompt.on_text(stream.new_text(last=True))
@@ -254,17 +271,48 @@ class TextGenerator:
         for prompt, several in zip(prompts, hypotheses, strict=True):
             found.append([])
             for hypothesis in several:
-                stream = TextStream(self.tokenizer, prompt.ids, prompt.stop)
-                stopped = stream.append(hypothesis.ids)
-                found[-1].append(GeneratedText(stream.text, hypothesis.ids, hypothesis.finished or stopped))
+                found[-1].append(self.generated(prompt, hypothesis))
         return found
 
+    def generated(self, prompt: Prompt, hypothesis: Hypothesis) -> GeneratedText:
+        """Return the text of a continuation."""
+        stream = TextStream(self.tokenizer, prompt.ids, prompt.stop)
+        stopped = stream.append(hypothesis.ids)
+        return GeneratedText(stream.text, hypothesis.ids, hypothesis.finished or stopped)
+
+    def most_tokens(self, prompt: Prompt) -> int:
+        """Return how many tokens may follow a prompt."""
+        positions = self.causal_lm.longest or sys.maxsize
+        return min(prompt.max_new_tokens or sys.maxsize, positions - len(prompt.ids))
+
     @cached_property
-    def _text_tokens(self) -> Tensor:
+    def text_tokens(self) -> Tensor:
         """The tokens that may be generated: no control tokens, and none beyond the tokenizer's where a vocabulary is
         rounded up.
         """
         return torch.tensor([token for token in range(len(self.tokenizer)) if token not in self.tokenizer.special_ids])
+
+
+class _GrowingText(GrowingOutput):
+    """The continuation of a prompt while it grows, and whom it is for."""
+
+    source: Prompt
+
+    def __init__(self, prompt: Prompt, owner: Any, tokenizer: Tokenizer):
+        super().__init__(prompt, owner)
+        self.stream = TextStream(tokenizer, prompt.ids, prompt.stop) if prompt.stop or prompt.on_text else None
+
+    def add(self, token: int) -> bool:
+        """Add a token, and pass new text on; return whether the text ends there."""
+        if self.stream is None:
+            return False
+        stopped, on_text = self.stream.append([token]), self.source.on_text
+        return (on_text is not None and on_text(self.stream.new_text()) == STOP) or stopped
+
+    def end(self) -> None:
+        """Pass the rest of the text on."""
+        if self.stream is not None and self.source.on_text is not None:
+            self.source.on_text(self.stream.new_text(last=True))
 
 
 def load_text_generator(run: str | Path, device: str = "auto") -> TextGenerator:

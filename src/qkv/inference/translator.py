@@ -20,6 +20,7 @@ from qkv.inference.arguments import require_list, require_pairs, require_texts
 from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
+from qkv.inference.growing import GrowingOutput, GrowingOutputs
 from qkv.inference.restoring import keeps_spans, restore
 from qkv.inference.segmenter import UNKNOWN, Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
@@ -217,13 +218,30 @@ class Translator:
             if part.fallback is not None:
                 hypotheses = [h for h in hypotheses if keeps_spans(part, h.ids, self.tokenizers.target)]
                 again += [] if hypotheses else [index]
-            outputs[index] = [TranslatedPart(self._to_text(part, h.ids), h, part.ids) for h in hypotheses]
+            outputs[index] = self.translated(part, hypotheses)
         if again:
             without = [one for index in again if (one := parts[index].fallback) is not None]
             forced = None if prefixes is None else [prefixes[index] for index in again]
             for index, translations in zip(again, self.translate_parts(without, config, forced, allowed, first), strict=True):
                 outputs[index] = translations
         return outputs
+
+    def translated(self, part: SourcePart, hypotheses: Sequence[Hypothesis]) -> list[TranslatedPart]:
+        """Return hypotheses as translations of a part."""
+        return [TranslatedPart(self._to_text(part, h.ids), h, part.ids) for h in hypotheses]
+
+    def can_begin(self, part: SourcePart, config: DecodingConfig) -> bool:
+        """Return whether a part can be translated by `begin`: step by step, together with parts that come later."""
+        spans = part.phrases or part.span_phrases or part.fallback is not None
+        plain = not (spans or config.coverage_penalty or (config.n_best > 1 and config.sampling))
+        return bool(part.ids) and plain and isinstance(self.engine, OwnEngine) and not self.trees
+
+    def begin(self, parts: Sequence[SourcePart], config: DecodingConfig, owners: Sequence[Any]) -> GrowingOutputs:
+        """Read parts of texts, and return their translations while they grow, each for its owner; they must pass `can_begin`."""
+        assert isinstance(self.engine, OwnEngine)
+        growing = [GrowingOutput(part, owner) for part, owner in zip(parts, owners, strict=True)]
+        search = self.engine.begin([part.ids for part in parts], config, growing)
+        return GrowingOutputs(search, lambda output, hypotheses: self.translated(output.source, hypotheses))
 
     def _to_text(self, part: SourcePart, ids: list[int]) -> str:
         """Return the text of a part's translation."""

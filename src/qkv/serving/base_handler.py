@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from qkv.base.errors import QkvError
 from qkv.lens.view import Inspectable, look
-from qkv.serving.batching import BatchItem, PreparedRequest
+from qkv.serving.batching import BatchItem, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import HEADS, TextWithHeads
@@ -32,6 +32,10 @@ class Handler(ABC):
     @abstractmethod
     def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         """Return the results of items that share a key."""
+
+    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+        """Begin to compute items of one lane, step by step."""
+        raise AssertionError(f"a {self.kind} computes everything at once")
 
 
 class AttentionHandler(Handler):

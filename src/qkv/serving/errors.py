@@ -1,6 +1,7 @@
 """Errors that end a request: an HTTP status, a short code and one line of text."""
 
 import json
+import math
 
 
 class RequestError(Exception):
@@ -25,11 +26,26 @@ def queue_full(queue: int) -> RequestError:
     return RequestError(429, "busy", f"{queue:,} requests are waiting already; try again in a moment", retry_after=1)
 
 
-def timed_out(started: bool, seconds: float) -> RequestError:
-    """Return the error for a request that ran out of time, while it was computed or while it waited."""
+def timed_out(started: bool, limit: float) -> RequestError:
+    """Return the error for a request whose turn did not come in time, or which took far too long."""
     if started:
-        return RequestError(422, "time_limit", f"the answer took longer than {seconds:g} s; send less at a time")
-    return RequestError(429, "time_limit", f"no turn came within {seconds:g} s; try again in a moment", retry_after=2)
+        return RequestError(422, "time_limit", f"the answer took far longer than {limit:g} s; send less at a time")
+    return RequestError(429, "time_limit", f"no turn came within {limit:g} s; try again in a moment", retry_after=2)
+
+
+def overloaded(expected: float, limit: float, wait: float) -> RequestError:
+    """Return the error for a request that would wait too long; after some seconds there will be room for it."""
+    retry = max(1, math.ceil(wait))
+    message = (
+        f"the answer would take about {expected:.0f} s, and {limit:g} s are the limit" if expected > limit else "much is waiting"
+    )
+    return RequestError(429, "busy", f"{message}; try again in {retry} s", retry_after=retry)
+
+
+def too_much_work(expected: float, limit: float) -> RequestError:
+    """Return the error for a request that takes too long even if nobody else asks for anything."""
+    message = f"the answer would take about {expected:.0f} s even alone, and {limit:g} s are the limit; send less at a time"
+    return RequestError(422, "time_limit", message)
 
 
 def internal_error() -> RequestError:

@@ -9,12 +9,13 @@ from torch import nn
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.decoding.config import DecodingConfig
+from qkv.decoding.sampling import without_sampling
 from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
-from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
+from qkv.inference.text_generator import STOP, Prompt, TextGenerator
 from qkv.inference.translator import Translator
 from qkv.serving.base_handler import AttentionHandler, Handler, available
-from qkv.serving.batching import BatchItem, PreparedRequest
+from qkv.serving.batching import BatchItem, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary
@@ -63,7 +64,12 @@ class TranslationHandler(AttentionHandler):
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
         items = [
-            BatchItem(part, len(part.ids), (len(part.ids) + ROW_TOKENS) * hypotheses)
+            BatchItem(
+                part,
+                len(part.ids),
+                (len(part.ids) + ROW_TOKENS) * hypotheses,
+                lane=config if self.translator.can_begin(part, config) else None,
+            )
             for lines in parts
             for line in lines
             for part in line
@@ -94,6 +100,10 @@ class TranslationHandler(AttentionHandler):
         _, config = key
         parts: list[SourcePart] = [item.value for item in items]
         return self.translator.translate_parts(parts, config)
+
+    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+        config: Any = items[0].lane
+        return self.translator.begin([item.value for item in items], config, items)
 
 
 class EncoderHandler(AttentionHandler):
@@ -167,15 +177,32 @@ class GenerationHandler(AttentionHandler):
 
     def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
         """Prepare the continuation of each prompt."""
-        items = [BatchItem(prompt, len(prompt.ids), len(prompt.ids) + (prompt.max_new_tokens or 0)) for prompt in prompts]
+        lane = without_sampling(config)
+        items = [
+            BatchItem(
+                prompt,
+                len(prompt.ids),
+                len(prompt.ids) + (prompt.max_new_tokens or 0),
+                lane=lane,
+                streamed=prompt.on_text is not None,
+            )
+            for prompt in prompts
+        ]
         return PreparedRequest(("complete", config), items, lambda results: results)
 
-    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[GeneratedText]:
-        _, config = key
-        found = self.generator.continue_prompts([_cancellable(item) for item in items], config)
-        for item, (written,) in zip(items, found, strict=True):
-            item.tokens += len(written.ids)
-        return [written for (written,) in found]
+    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+        by_options: dict[Any, list[BatchItem]] = {}
+        for item in items:
+            by_options.setdefault(item.key, []).append(item)
+        first, *others = [
+            self.generator.begin([_cancellable(item) for item in some], config, some) for (_, config), some in by_options.items()
+        ]
+        for other in others:
+            first.join(other)
+        return first
+
+    def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
+        raise AssertionError("continuations are generated step by step")
 
 
 class VectorsHandler(Handler):

@@ -11,13 +11,14 @@ from fastapi import Request
 
 from qkv.base.errors import QkvError
 from qkv.serving.authentication import Authenticator, RateLimiter
-from qkv.serving.batching import BatchWorker, PreparedRequest
+from qkv.serving.batching import PreparedRequest
 from qkv.serving.errors import ClientGone, RequestError, invalid
 from qkv.serving.metrics import Metrics
 from qkv.serving.registry import ModelRegistry, ServedModel
 from qkv.serving.request_body import parse_body, read_bytes
 from qkv.serving.request_models import RequestBody
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.worker import BatchWorker
 
 log = logging.getLogger("qkv.serving")
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
@@ -47,7 +48,7 @@ class Service:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         bearer = given.strip() if scheme.lower() == "bearer" else None
         caller = self.authenticator.identify(bearer or key, request.client.host if request.client else "")
-        request.state.who = caller.name
+        request.state.who, request.state.caller = caller.name, caller.bucket
         self.limiter.count(caller)
 
     async def read_body(self, request: Request, model: type[Body]) -> Body:
@@ -68,7 +69,7 @@ class Service:
 
             async def compute() -> Any:
                 prepared = await self.prepare(prepare)
-                return prepared.answer(await worker.compute(prepared.key, prepared.items))
+                return prepared.answer(await worker.compute(prepared.key, prepared.items, request.state.caller))
 
             return await until_disconnect(request, compute())
 

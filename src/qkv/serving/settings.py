@@ -49,7 +49,8 @@ class ServiceSettings(Config):
     batch_tokens: int = Field(default=2048, ge=1)  # in one batch, at most
     wait: float = Field(default=0.005, ge=0, le=10)  # seconds that a text waits for others to share its batch
     queue: int = Field(default=256, ge=1)  # requests of one model that wait or are computed; more are refused
-    time_limit: float = Field(default=60.0, gt=0)  # seconds until a request is given up
+    queued_tokens: int = Field(default=200_000, ge=1)  # of one model that wait or are computed; half of them for one caller
+    time_limit: float = Field(default=60.0, gt=0)  # seconds within which a request must have its turn
     body_bytes: int = Field(default=1_000_000, ge=1)  # of a request
     body_seconds: float = Field(default=10.0, gt=0)  # in which a request must arrive
     connections: int = Field(default=1000, ge=1)  # open at once

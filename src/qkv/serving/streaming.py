@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -20,8 +21,8 @@ class CompletionStream:
     def __init__(self, service: Service, request: Request, model: ServedModel[Any]):
         self.service, self.model = service, model
         request.state.model = model.name
+        self.caller: str = request.state.caller
         self.loop = asyncio.get_running_loop()
-        self.ends = self.loop.time() + service.settings.time_limit
         self.received: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
         self.queued: QueuedRequest | None = None
         self._slot = contextlib.ExitStack()
@@ -31,7 +32,7 @@ class CompletionStream:
         worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
         try:
             prepared = await self.service.prepare(prepare)
-            self.queued = worker.put(prepared.key, prepared.items)
+            self.queued = worker.put(prepared.key, prepared.items, self.caller)
         except BaseException:
             self._slot.close()
             raise
@@ -50,12 +51,16 @@ class CompletionStream:
     async def pieces(self) -> AsyncIterator[tuple[int, str]]:
         """Return the index of a text and its next piece, until all texts are complete."""
         assert self.queued is not None
+        limit = self.service.settings.time_limit
         while True:
+            left = self.queued.ends(limit) - time.monotonic()
+            if left <= 0:
+                raise timed_out(self.queued.started, limit)
             try:
-                async with asyncio.timeout_at(self.ends):
+                async with asyncio.timeout(left):
                     piece = await self.received.get()
             except TimeoutError:
-                raise timed_out(self.queued.started, self.service.settings.time_limit) from None
+                continue
             if piece is None:
                 return
             yield piece

@@ -1,0 +1,50 @@
+"""Outputs that grow together, a token a step; others may join them between two steps."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.search import Search, decoding_precision
+
+
+class GrowingOutput:
+    """An output while it grows: what it is made from, and whom it is for."""
+
+    def __init__(self, source: Any, owner: Any):
+        self.source, self.owner = source, owner
+
+
+class GrowingOutputs:
+    """A running search whose outputs are returned as texts, each with its owner."""
+
+    def __init__(self, search: Search, result: Callable[[Any, list[Hypothesis]], Any]):
+        """The search's owners are `GrowingOutput`s; `result` makes a text of one of them and its hypotheses."""
+        self.search, self.result = search, result
+
+    def __len__(self) -> int:
+        """The number of outputs that still grow."""
+        return len(self.search)
+
+    def joins(self, other: "GrowingOutputs") -> bool:
+        """Return whether others that have just begun can join these."""
+        return self.search.joins(other.search)
+
+    @torch.inference_mode()
+    def join(self, other: "GrowingOutputs") -> None:
+        """Add others, which are not used any more."""
+        self.search.join(other.search)  # type: ignore[arg-type]
+
+    @torch.inference_mode()
+    def step(self) -> list[tuple[Any, Any]]:
+        """Let all outputs grow by a token; return those that are complete, with their owners."""
+        batch = self.search.batch
+        with decoding_precision(batch.config.precision, batch.ids.device):
+            ended = self.search.step()
+        return [(growing.owner, self.result(growing, hypotheses)) for growing, hypotheses in ended]
+
+    def drop(self, owners: Sequence[Any]) -> None:
+        """Forget the outputs of some owners."""
+        gone = set(map(id, owners))
+        self.search.drop([one for one in self.search.batch.owners if id(one.owner) in gone])

@@ -1,0 +1,369 @@
+"""The worker of a model: one thread that computes what waits, in turns, each for the caller who has had least.
+
+A turn is a batch of items that are computed at once, such as texts to embed, or one step of a lane: of texts that are generated
+token by token. New texts join a lane between two steps, and each leaves when it is done. Callers share lanes as long as each has
+few texts in them; whoever has many gets a lane of its own, so that the others' steps stay short.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import threading
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+from qkv.base.errors import QkvError
+from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, QueuedRequest, RunningItems
+from qkv.serving.errors import RequestError, internal_error, overloaded, queue_full, timed_out, too_much_work
+from qkv.serving.fairness import FairClock
+from qkv.serving.metrics import Metrics
+from qkv.serving.settings import ServiceSettings
+
+log = logging.getLogger("qkv.serving")
+MAX_LANES = 8  # each has caches of its own
+POLITE = 4  # texts that a caller may have in a lane with others
+READ_TOKENS = 512  # of new texts that are read between two steps
+TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
+SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
+MEMORY = 10.0  # seconds of computing over which speeds are averaged
+
+
+Finished = list[tuple[BatchItem, Any]]  # items that are done, with their results
+
+
+class Average:
+    """A rate whose older measurements count less and less."""
+
+    def __init__(self) -> None:
+        self.amount = self.seconds = 0.0
+
+    def add(self, amount: float, seconds: float) -> None:
+        """Note an amount of work, and the time that was spent."""
+        kept = math.exp(-seconds / MEMORY)
+        self.amount, self.seconds = self.amount * kept + amount, self.seconds * kept + seconds
+
+    @property
+    def rate(self) -> float | None:
+        """The work done in a second; None before anything is known."""
+        return self.amount / self.seconds if self.seconds and self.amount else None
+
+
+class Lane:
+    """Texts that are generated together, step by step."""
+
+    def __init__(self, running: RunningItems, items: Sequence[BatchItem]):
+        self.kind, self.running, self.items = items[0].lane, running, list(items)
+        self.seconds = self.stepped = 0.0  # of the last step, and when it was
+
+    def join(self, running: RunningItems, items: Sequence[BatchItem]) -> None:
+        """Add texts that have just begun."""
+        self.running.join(running)
+        self.items += items
+
+    def callers(self) -> Counter[str]:
+        """Return how many texts each caller has in it."""
+        return Counter(item.request.caller for item in self.items)
+
+
+def may_join(item: BatchItem, members: Sequence[BatchItem]) -> bool:
+    """Return whether an item may be generated together with others: with its caller's own, or a few of each caller's."""
+    if item.request.alone or any(one.request.alone for one in members):
+        return all(one.request is item.request for one in members)
+    counts = Counter(one.request.caller for one in members)
+    own = counts.pop(item.request.caller, 0)
+    return not counts or (max(counts.values()) <= POLITE and own < POLITE)
+
+
+class Work(NamedTuple):
+    """What a turn is for: a step of a lane, a new lane, or items that are computed at once."""
+
+    lane: Lane | None
+    items: list[BatchItem]  # those that begin
+
+
+class BatchWorker:
+    """The queue of one model, and the thread that computes it."""
+
+    def __init__(self, name: str, handler: ComputesBatches, settings: ServiceSettings, metrics: Metrics):
+        self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
+        self.active = 0  # requests that hold a slot
+        self._waiting: list[BatchItem] = []  # ordered by due time
+        self._lanes: list[Lane] = []
+        self._clock, self._speed = FairClock(), Average()
+        self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
+        self._batched = 0.0  # when the last such batch ended
+        self._shortest = math.inf  # seconds of the shortest step
+        self._changed = threading.Condition()
+        self._closed = False
+        metrics.watch_queue(name, lambda: self.active, lambda: self.waiting)
+        self._thread = threading.Thread(target=self._run, name=f"qkv-{name}", daemon=True)
+        self._thread.start()
+
+    async def compute(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY) -> list[Any]:
+        """Return the results of items, in order; cancelling the call removes the items from the queue."""
+        request = self.put(key, items, caller)
+        try:
+            return await self.result(request)
+        finally:
+            request.cancelled = True
+
+    async def result(self, request: QueuedRequest) -> list[Any]:
+        """Wait for a request's results; raise if its turn does not come in time, or if it takes far too long."""
+        limit = self.settings.time_limit
+        while (left := request.ends(limit) - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    return await asyncio.shield(request.done)
+        raise timed_out(request.started, limit)
+
+    def reserve(self) -> "QueueSlot":
+        """Return a slot for a request; raise if all slots are taken."""
+        if self.active >= self.settings.queue:
+            self.metrics.count_refusal(self.name)
+            raise queue_full(self.settings.queue)
+        return QueueSlot(self)
+
+    def put(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY) -> QueuedRequest:
+        """Put items into the queue; raise if they would have to wait too long."""
+        request = QueuedRequest(key, items, caller)
+        with self._changed:
+            if self._closed:
+                raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
+            self._check_backlog(request)
+            if caller not in self._callers():
+                self._clock.enter(caller)
+            self._waiting.extend(items)
+            self._waiting.sort(key=lambda item: item.due)
+            self._changed.notify()
+        return request
+
+    def _check_backlog(self, request: QueuedRequest) -> None:
+        """Raise if a request cannot be answered in time, or the caller or all of them have too much waiting."""
+        cost = sum(item.cost for item in request.items)
+        backlog: dict[str, float] = {request.caller: 0.0}
+        for item in self._unfinished():
+            backlog[item.request.caller] = backlog.get(item.request.caller, 0.0) + item.cost
+        own, everything = backlog[request.caller], sum(backlog.values())
+        limit, rate = self.settings.time_limit, self._speed.rate
+        # A caller gets its share of the speed; what the others will ask for later is not known.
+        expected = 0.0 if rate is None else min((own + cost) * len(backlog), everything + cost) / rate
+        if rate is not None and cost / rate > limit:
+            raise too_much_work(cost / rate, limit)
+        if expected > limit:
+            self.metrics.count_refusal(self.name)
+            raise overloaded(expected, limit, expected - limit)
+        for queued, most in ((own, self.settings.queued_tokens // 2), (everything, self.settings.queued_tokens)):
+            if queued and queued + cost > most:
+                self.metrics.count_refusal(self.name)
+                raise overloaded(expected, limit, (queued + cost - most) / (rate or most))
+
+    @property
+    def waiting(self) -> int:
+        """The number of items that are not begun yet."""
+        return len(self._waiting)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Compute what waits, then end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    # The thread
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                work = self._next_work()
+            if work is None:
+                return
+            self._work(work)
+
+    def _unfinished(self) -> list[BatchItem]:
+        return [*self._waiting, *(item for lane in self._lanes for item in lane.items)]
+
+    def _callers(self) -> set[str]:
+        return {item.request.caller for item in self._unfinished()}
+
+    def _next_work(self) -> "Work | None":
+        """Wait for something to do, and return it; None once everything is done and the queue is closed."""
+        while True:
+            self._forget_cancelled()
+            callers = self._callers()
+            while callers:
+                caller = self._clock.first(callers)
+                if (work := self._work_for(caller)) is not None:
+                    for item in work.items:
+                        item.request.started = True
+                    taken = set(map(id, work.items))
+                    self._waiting = [item for item in self._waiting if id(item) not in taken]
+                    return work
+                callers.remove(caller)
+            if self._closed and not self._waiting:
+                return None
+            ends = min((item.request.arrived + self.settings.wait for item in self._waiting), default=None)
+            self._changed.wait(None if ends is None else max(0.0, ends - time.monotonic()))
+
+    def _forget_cancelled(self) -> None:
+        self._waiting = [item for item in self._waiting if not item.request.cancelled]
+        for lane in self._lanes:
+            gone = [item for item in lane.items if item.request.cancelled]
+            if gone:
+                lane.running.drop(gone)
+                lane.items = [item for item in lane.items if not item.request.cancelled]
+        self._lanes = [lane for lane in self._lanes if lane.items]
+
+    def _work_for(self, caller: str) -> "Work | None":
+        """Return what to do for a caller now: its next batch or its next step, in turn."""
+        own = sorted((lane for lane in self._lanes if caller in lane.callers()), key=lambda lane: lane.stepped)
+        step = Work(own[0], []) if own else None
+        first = next((item for item in self._waiting if item.request.caller == caller), None)
+        if first is None:
+            return step
+        if first.lane is None:
+            batch = self._batch_with(first, bool(own))
+            return Work(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
+        for lane in self._lanes:
+            if lane.kind == first.lane and (joining := self._joining(first, lane)):
+                return Work(lane, joining)
+        has_own = any(lane.kind == first.lane and set(lane.callers()) == {caller} for lane in own)
+        if len(self._lanes) < MAX_LANES and (first.request.alone or not has_own):
+            return Work(None, self._joining(first, None))
+        return step
+
+    def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
+        """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
+        rate = self._token_rates[first.key].rate
+        most = self.settings.batch_tokens if rate is None else min(self.settings.batch_tokens, rate * TURN)
+        same = [item for item in self._waiting if item.lane is None and item.key == first.key]
+        same.sort(key=lambda item: item.request.caller != first.request.caller)
+        batch: list[BatchItem] = []
+        budget = float(most)
+        for item in same:
+            if batch and (item.cost > budget or not may_join(item, batch)):
+                break
+            budget -= item.cost
+            batch.append(item)
+        full = budget < first.cost or len(batch) < len(self._waiting)
+        ready = full or hurry or self._closed or time.monotonic() >= first.request.arrived + self.settings.wait
+        return batch if ready else []
+
+    def _joining(self, first: BatchItem, lane: Lane | None) -> list[BatchItem]:
+        """Return the items that begin in a lane, or in a new one: `first`, and others that fit; none if it is full."""
+        members = list(lane.items) if lane else []
+        budget = self.settings.batch_tokens - sum(item.cost for item in members)
+        if lane and lane.seconds > max(TURN, SLOWDOWN * self._shortest):
+            return []
+        same = [item for item in self._waiting if item.lane == first.lane]
+        same.sort(key=lambda item: item.request.caller != first.request.caller)
+        found: list[BatchItem] = []
+        tokens = 0
+        for item in same:
+            if (members and item.cost > budget) or not may_join(item, members) or (found and tokens + item.tokens > READ_TOKENS):
+                break
+            members.append(item)
+            found.append(item)
+            budget, tokens = budget - item.cost, tokens + item.tokens
+        return found
+
+    def _work(self, work: "Work") -> None:
+        """Take a turn, and charge those for whom it was."""
+        started, costs = time.monotonic(), Counter[str]()
+        items = [*work.items, *(work.lane.items if work.lane else ())]
+        for item in items:
+            costs[item.request.caller] += item.cost
+        stepwise = work.lane is not None or work.items[0].lane is not None
+        finished = self._step(work.lane, work.items) if stepwise else self._compute(work.items)
+        seconds = time.monotonic() - started
+        with self._changed:
+            self._clock.charge(costs, seconds)
+        self._speed.add(sum(item.cost for item, _ in finished), seconds)
+        self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
+        for item, result in finished:
+            item.request.finish(item, result)
+
+    def _step(self, lane: Lane | None, joining: list[BatchItem]) -> "Finished":
+        """Read the texts that join a lane, or make a new one of them, and take a step; return the items that are done."""
+        if joining:
+            try:
+                running = self.handler.begin(joining)
+            except Exception as error:
+                self._failed(joining, error)
+                return []
+            if lane is not None and lane.running.joins(running):
+                lane.join(running, joining)
+            else:
+                lane = Lane(running, joining)
+                self._lanes.append(lane)
+        assert lane is not None
+        started = time.monotonic()
+        try:
+            finished = list(lane.running.step())
+        except Exception as error:
+            self._lanes.remove(lane)
+            self._failed(lane.items, error)
+            return []
+        lane.stepped = time.monotonic()
+        lane.seconds = lane.stepped - started
+        self._shortest = min(self._shortest, lane.seconds)
+        done = {id(item) for item, _ in finished}
+        lane.items = [item for item in lane.items if id(item) not in done]
+        if not lane.items:
+            self._lanes.remove(lane)
+        return finished
+
+    def _compute(self, batch: list[BatchItem]) -> "Finished":
+        """Compute a batch at once; return its items with their results."""
+        key, started = batch[0].key, time.monotonic()
+        try:
+            results = self.handler.compute(key, batch)
+        except Exception as error:
+            self._failed(batch, error)
+            return []
+        self._batched = time.monotonic()
+        self._token_rates[key].add(sum(item.cost for item in batch), self._batched - started)
+        return list(zip(batch, results, strict=True))
+
+    def _failed(self, items: list[BatchItem], error: Exception) -> None:
+        """Let each request of a batch that failed try again alone, so that one bad text fails only its own request."""
+        requests = dict.fromkeys(item.request for item in items)
+        for request in requests:
+            if len(requests) == 1 or any(item.streamed for item in request.items):
+                request.fail(_as_request_error(error))
+            request.alone = True
+        with self._changed:
+            again = [item for item in items if not item.request.cancelled]
+            self._waiting = sorted([*self._waiting, *again], key=lambda item: item.due)
+
+
+class QueueSlot:
+    """One of a worker's slots for requests, held inside a `with` block."""
+
+    def __init__(self, worker: BatchWorker):
+        self.worker = worker
+
+    def __enter__(self) -> BatchWorker:
+        self.worker.active += 1
+        return self.worker
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.active -= 1
+
+
+def _as_request_error(error: Exception) -> RequestError:
+    """Return the error that the client gets; an unexpected one is logged without its message, which may hold a user's text."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, QkvError):
+        return RequestError(400, "unsuitable", str(error))
+    log.error("%s in a worker:\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    return internal_error()
