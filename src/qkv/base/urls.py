@@ -1,7 +1,8 @@
 """Files on a disk or an object store: a location is a local path or a URL that fsspec can open (s3://, gs://, https://, memory://).
 
-Objects are read by ranges. Transient faults (a busy server, a connection that breaks, an answer that is cut off) are tried again;
-what remains becomes one line (StorageError). An object is written whole or not at all. Local paths need no package.
+Objects are read by ranges, and one that is replaced meanwhile is refused. Transient faults (a busy server, a connection that
+breaks, an answer that is cut off) are tried again; what remains becomes one line (StorageError). An object is written whole or
+not at all. Local paths need no package.
 """
 
 import contextlib
@@ -159,7 +160,7 @@ class _RemoteFile(io.RawIOBase):
         found = _request(url, _fresh_info)
         if found["type"] != "file":
             raise MissingObjectError(f"{url}: is a folder; name a file, or a pattern such as {url.rstrip('/')}/*")
-        self.tag = _object_info(found).tag
+        self.info = _object_info(found)
         self.whole = None
         if found.get("size") is None or not found.get("partial", True):
             self.whole = _request(url, lambda system, path: bytes(system.cat_file(path)))
@@ -197,11 +198,10 @@ class _RemoteFile(io.RawIOBase):
 
         try:
             return _request(self.url, read)
-        except StorageError:
-            # An object that was replaced meanwhile may be shorter.
-            if _object_info(_request(self.url, _fresh_info)).tag != self.tag:
-                raise StorageError(f"{self.url}: was replaced while it was read; run the same command again") from None
-            raise
+        finally:
+            # The size and the ranges before this one are those of the object that was opened.
+            if _object_info(_request(self.url, _fresh_info)) != self.info:
+                raise StorageError(f"{self.url}: was replaced while it was read; run the same command again")
 
 
 def _fresh_info(system: Any, path: str) -> dict[str, Any]:
