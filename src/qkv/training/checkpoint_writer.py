@@ -7,7 +7,6 @@ of their own.
 
 import contextlib
 import errno
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from qkv.base.errors import QkvError
-from qkv.base.files import atomic_folder, digest, flush, partial_path, write_error, writer_name
+from qkv.base.files import atomic_folder, delete_folder, digest, flush, partial_path, write_error, writer_name
 from qkv.training import checkpoints, distributed
 from qkv.training.progress import Progress
 
@@ -74,7 +73,9 @@ class CheckpointWriter:
     def abandon(self) -> None:
         """Delete the checkpoint that is being written, if there is one, and wait for nothing."""
         if self.thread is not None and self.rank == 0:
-            shutil.rmtree(partial_path(self.folder), ignore_errors=True)
+            # It takes another name first, so that the thread cannot give it the checkpoint's while files are missing in it.
+            with contextlib.suppress(OSError):
+                delete_folder(partial_path(self.folder, self.name))
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
