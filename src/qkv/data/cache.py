@@ -18,7 +18,8 @@ from qkv.base.files import PARTIAL, atomic_file, digest, write_error
 from qkv.base.urls import find_info, is_url
 from qkv.text.input_files import UrlFile, WholeFile
 
-VERSION = 2  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
+VERSION = 3  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
+LARGE = 64 << 20  # bytes of a file of the cache whose digest is not computed each time it is opened
 
 
 def cache_folder() -> Path:
@@ -70,6 +71,12 @@ def cached_digest(path: WholeFile) -> str:
     with atomic_file(note) as aside:
         aside.write_text(known_digest)
     return known_digest
+
+
+def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:
+    """Return the size and the digest of a file of the cache; a large one that has not changed is read again only if `thorough`."""
+    size = path.stat().st_size
+    return [size, digest(path) if thorough or size <= LARGE else cached_digest(path)]
 
 
 @contextlib.contextmanager

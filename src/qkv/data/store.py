@@ -13,9 +13,8 @@ from typing import Any
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_folder
 from qkv.base.urls import MissingObjectError, is_url, join, read_bytes, write_object
-from qkv.data.cache import cache_folder
+from qkv.data.cache import cache_folder, file_fingerprint
 from qkv.data.copies import copy_path, delete_copies, local_copy
-from qkv.data.tokens import file_fingerprint
 
 FEW = 16  # parts that are read each time
 META = "meta.json"  # the last file of most parts
@@ -46,12 +45,12 @@ class Part:
         except (MissingObjectError, OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def file(self, name: str, fingerprint: list[Any] | None = None) -> Path:
+    def file(self, name: str, fingerprint: list[Any] | None = None, thorough: bool = False) -> Path:
         """Return one of the files on this machine, fetched if the cache is elsewhere; one without its fingerprint is refused."""
         for attempt in range(2):
             path = local_copy(join(self.location, name)) if self.remote else Path(self.location, name)
             try:
-                if fingerprint is None or file_fingerprint(path) == [*fingerprint]:
+                if fingerprint is None or file_fingerprint(path, thorough) == [*fingerprint]:
                     return path
             except FileNotFoundError:
                 if not self.remote:
@@ -60,11 +59,11 @@ class Part:
                 path.unlink(missing_ok=True)  # the copy may be damaged, and not the original
         raise StorageError(f"{join(self.location, name)}: missing or damaged; run qkv prepare, then the same command again")
 
-    def is_damaged(self) -> bool:
-        """Return whether a file has another content than when it was written; reads all of them."""
+    def is_damaged(self, thorough: bool) -> bool:
+        """Return whether a file has another content than when it was written; reads all of them if `thorough`."""
         found = self.meta()
         try:
-            return found is None or any(self.file(name, mark) is None for name, mark in found["files"].items())
+            return found is None or any(self.file(name, mark, thorough) is None for name, mark in found["files"].items())
         except StorageError:
             return True
 
@@ -73,7 +72,7 @@ class Part:
 
         def write(folder: Path) -> None:
             meta = fill(folder)
-            files = {path.name: file_fingerprint(path) for path in sorted(folder.iterdir())}
+            files = {path.name: file_fingerprint(path, thorough=True) for path in sorted(folder.iterdir())}
             (folder / self.last).write_text(json.dumps({**meta, "files": files}, indent=1))
 
         if not self.remote:
@@ -95,7 +94,8 @@ class Part:
 def find_missing(parts: Sequence[Part], thorough: bool = False) -> set[int]:
     """Return the numbers of the parts that are absent or damaged.
 
-    A few on this machine are read to find damage, many only if the work is `thorough`; else their sizes are compared.
+    All are read to find damage if the work is `thorough`. Otherwise a few on this machine are, except large files that have not
+    changed since they were read; of many parts the sizes are compared.
     """
-    thorough = thorough or (len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts)))
-    return {number for number, part in enumerate(parts) if (part.is_damaged() if thorough else part.meta() is None)}
+    few = len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts))
+    return {n for n, part in enumerate(parts) if (part.is_damaged(thorough) if thorough or few else part.meta() is None)}
