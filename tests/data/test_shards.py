@@ -1,5 +1,6 @@
 """Shards: texts, batches and resuming are those of one array; a window reads few shards at a time, and every pair once."""
 
+import os
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -9,13 +10,14 @@ import pytest
 from object_store import BUCKET, BUSY, FORBIDDEN, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
-from qkv.data import copies
+from qkv.data import copies, shards
 from qkv.data.batches import START, Batches, Position
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import Tokenizers, check_corpus
 from qkv.data.documents import tokenise_documents
 from qkv.data.order import Order
 from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, make_shards, tokenise_corpus
+from qkv.data.tokens import map_file
 from qkv.data.workers import Work
 from qkv.text import documents, pieces
 from qkv.text.check import CheckConfig
@@ -156,6 +158,40 @@ def test_a_corpus_on_a_store_gives_the_same_batches(
     first(batches, 60)
     kept = list((cache_folder() / "copies").glob("*/*"))
     assert sum(path.stat().st_size for path in kept) < 1000 + max(path.stat().st_size for path in kept)
+
+
+def test_a_copy_that_is_deleted_before_it_is_opened_is_fetched_again(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process deletes it, to stay within the bound."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    (tmp_path / "train.tsv").write_text("\n".join(LINES) + "\n")
+    deleted = []
+
+    def delete_first(path: Path, kind: object) -> np.ndarray:
+        if path.name not in deleted:
+            deleted.append(path.name)
+            path.unlink()
+        return map_file(path, kind)
+
+    monkeypatch.setattr(shards, "map_file", delete_first)
+    made = tokenised(str(tmp_path / "train.tsv"), tokenizers)
+    assert made.pairs.source.gather(np.arange(300)).size and {"source.ids", "target.ends"} <= {*deleted}
+
+
+def test_a_copied_run_in_use_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    monkeypatch.setenv(copies.BOUND, "1e-9")
+    for run in "one", "two":
+        urls.write_object(f"memory://{tmp_path.name}/{run}/model", run.encode())
+    one = copies.local_folder(f"memory://{tmp_path.name}/one")
+    two = copies.local_folder(f"memory://{tmp_path.name}/two")
+    assert (one / "model").read_text() == "one" and (two / "model").read_text() == "two"
+    os.close(copies._held.pop(one))  # its process has ended
+    copies.delete_copies(two)
+    assert not one.exists() and (two / "model").exists()
 
 
 def test_a_damaged_or_missing_shard_is_one_line_and_is_made_again(

@@ -74,7 +74,7 @@ def cached_digest(path: WholeFile) -> str:
 
 
 def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:
-    """Return the size and the digest of a file of the cache; a large one that has not changed is read again only if `thorough`."""
+    """Return size and digest of a file of the cache; a large one that has not changed is read again only if `thorough`."""
     size = path.stat().st_size
     return [size, digest(path) if thorough or size <= LARGE else cached_digest(path)]
 

@@ -66,8 +66,8 @@ class CheckedPiece(NamedTuple):
         """Yield the pairs that are left; `drops` are the others, in order."""
         left = iter([*drops.tolist(), -1])
         skipped = next(left)
-        path = Part(PIECES, self.key).file(PAIRS, self.files[PAIRS])
-        with path.open(encoding="utf-8", newline="\n") as file:
+        part = Part(PIECES, self.key)
+        with part.open(PAIRS, lambda path: path.open(encoding="utf-8", newline="\n"), self.files[PAIRS]) as file:
             for row, line in enumerate(file):
                 if row == skipped:
                     skipped = next(left)
@@ -100,7 +100,9 @@ class CheckedCorpus:
 
     def drops(self, piece: CheckedPiece) -> np.ndarray:
         """Return the rows of a piece that are dropped, in order."""
-        return np.fromfile(self.part.file(piece.dropped), dtype=np.uint32) if piece.dropped else np.zeros(0, dtype=np.uint32)
+        if not piece.dropped:
+            return np.zeros(0, dtype=np.uint32)
+        return self.part.open(piece.dropped, lambda path: np.fromfile(path, dtype=np.uint32))
 
 
 class Checking(NamedTuple):

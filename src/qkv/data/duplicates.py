@@ -29,7 +29,7 @@ class MadePiece(NamedTuple):
 
     def numbers(self, name: str, kind: Any) -> np.ndarray:
         """Map one of the files of numbers into memory."""
-        return map_file(self.part.file(name, self.meta["files"][name]), kind)
+        return self.part.open(name, lambda path: map_file(path, kind), self.meta["files"][name])
 
 
 def merge_pieces(folder: Path, pieces: Sequence[MadePiece], rules: CheckConfig) -> dict[str, Any]:

@@ -47,9 +47,8 @@ class Shards:
                 return self._mapped[number, file]
         entry = self.entries[number]
         name, _, ending = file.rpartition(".")
-        found = map_file(
-            self.parts[number].file(file, entry["files"][file]), entry["kinds"][name] if ending == "ids" else np.int64
-        )
+        kind = entry["kinds"][name] if ending == "ids" else np.int64
+        found = self.parts[number].open(file, lambda path: map_file(path, kind), entry["files"][file])
         with self._lock:
             self._mapped[number, file] = found
             while len(self._mapped) > MOST_OPEN:

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_folder
@@ -18,6 +18,8 @@ from qkv.data.copies import copy_path, delete_copies, local_copy
 
 FEW = 16  # parts that are read each time
 META = "meta.json"  # the last file of most parts
+TRIES = 3  # to open a copy that is damaged, or that another process deletes to stay within the bound
+T = TypeVar("T")
 
 
 class Part:
@@ -45,25 +47,32 @@ class Part:
         except (MissingObjectError, OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def file(self, name: str, fingerprint: list[Any] | None = None, thorough: bool = False) -> Path:
-        """Return one of the files on this machine, fetched if the cache is elsewhere; one without its fingerprint is refused."""
-        for attempt in range(2):
+    def open(self, name: str, opener: Callable[[Path], T], fingerprint: list[Any] | None = None, thorough: bool = False) -> T:
+        """Return what `opener` makes of a file on this machine, fetched if the cache is elsewhere.
+
+        A file without its fingerprint is refused.
+        """
+        for _ in range(TRIES):
             path = local_copy(join(self.location, name)) if self.remote else Path(self.location, name)
             try:
                 if fingerprint is None or file_fingerprint(path, thorough) == [*fingerprint]:
-                    return path
+                    return opener(path)
+                damaged = True
             except FileNotFoundError:
-                if not self.remote:
-                    break
-            if self.remote and not attempt:
-                path.unlink(missing_ok=True)  # the copy may be damaged, and not the original
+                damaged = False
+            if not self.remote:
+                break
+            if damaged:  # perhaps the copy alone
+                path.unlink(missing_ok=True)
         raise StorageError(f"{join(self.location, name)}: missing or damaged; run qkv prepare, then the same command again")
 
     def is_damaged(self, thorough: bool) -> bool:
         """Return whether a file has another content than when it was written; reads all of them if `thorough`."""
         found = self.meta()
         try:
-            return found is None or any(self.file(name, mark, thorough) is None for name, mark in found["files"].items())
+            for name, fingerprint in found["files"].items() if found else ():
+                self.open(name, Path.exists, fingerprint, thorough)
+            return found is None
         except StorageError:
             return True
 
