@@ -19,6 +19,8 @@ from batch_runs import contents, write_runs, write_shards
 from qkv.base import hardware
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.pool import LocalWorkers, WorkerEvent
+from qkv.base.urls import read_bytes
+from qkv.distributed import batch
 from qkv.distributed.batch import WORK, BatchReport, BatchWork, finish_batch, plan_batch, run_batch
 from qkv.distributed.shards import find_shards
 from qkv.inference.load import load
@@ -152,6 +154,26 @@ def test_a_folder_that_another_command_takes_meanwhile_is_refused(runs: dict[str
     with pytest.raises(ConfigError, match="another command with other options writes there too"):
         finish_batch(plans[0], [])
     finish_batch(plans[1], [])
+
+
+@pytest.mark.parametrize("store", ["", "memory:/"])
+def test_two_commands_that_end_at_the_same_time_are_both_in_the_manifest(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    """The second one ends between the moments at which the first one reads what is there and writes the manifest."""
+    names, out, write = write_shards(tmp_path / "in"), f"{store}{tmp_path}/out", batch.write_json
+    plans = [plan_batch("score", runs["score"], out, "cpu") for _ in range(2)]
+    results = [[BatchWork(**plans[0].model_dump())(str(tmp_path / "in" / names[0]), names[0])]]
+
+    def late(place: str, values: dict[str, Any]) -> None:
+        if len(results) == 1 and place.endswith("manifest.json"):
+            results.append([BatchWork(**plans[1].model_dump())(str(tmp_path / "in" / name), name) for name in names[1:]])
+            finish_batch(plans[1], results[1])
+        write(place, values)
+
+    monkeypatch.setattr(batch, "write_json", late)
+    assert finish_batch(plans[0], results[0]).done == 1
+    assert sorted(json.loads(read_bytes(f"{out}/manifest.json"))["shards"]) == names
 
 
 def test_a_folder_of_another_command_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def writer_name() -> str:
 
 
 def _prepare_parent(path: Path) -> None:
-    """Create the parent folder of `path`, and delete the partial files that killed processes of this machine left under its name."""
+    """Create the parent folder of `path`, and delete partial files that killed processes of this machine left under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for partial in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
         host, _, number = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL).rpartition(".")

@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ Location = str | Path
 BLOCK = 8 << 20  # bytes read from a store at once
 TRIES = 5  # of one request
 FIRST_WAIT = 0.5  # seconds before the second try; each further wait is twice as long
+AT_ONCE = 32  # requests for small files
 TIMEOUT = 60  # seconds without a byte, after which a request has failed
 EXTRAS = {"s3": "cluster", "s3a": "cluster"}  # extras of qkv that bring a protocol's package, beside `data`
 RIGHTS_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "NoAuthTokenError")
@@ -68,6 +70,13 @@ def read_bytes(location: Location) -> bytes:
     """Return the content of a small file."""
     with open_binary(location) as file:
         return file.read()
+
+
+def read_files(folder: Location) -> dict[str, bytes]:
+    """Return the content of the small files of a folder, by their names."""
+    files = list_files(folder)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(map(file_name, files), pool.map(read_bytes, files), strict=True))
 
 
 def list_files(pattern: Location) -> list[str]:
