@@ -36,7 +36,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("predict RUN in --out out --set label=1", "--set label is not for shards"),
         ("generate RUN two prompts", "several prompts; put quotes around one, or give shards of prompts with --out"),
         ("translate RUN in --out out --on local --all", "--all is for documents translated whole, not for shards"),
-        ("translate RUN in/01.jsonl in/02.parquet --out out", "; for shards of text, JSONL or Parquet give --on local"),
+        ("translate RUN in/01.jsonl in/02.parquet --out out", "no file to translate; IN/01.jsonl: a shard, which --on local translates"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(arguments: str, says: str, commands: Commands, runs: dict[str, Path], inputs: Path) -> None:
@@ -44,6 +44,7 @@ def test_wrong_arguments(arguments: str, says: str, commands: Commands, runs: di
     places = {"RUN": runs[verb]} | {
         one: inputs / one for one in rest if one.startswith(("in", "out", "no", "table")) and one != "nothing"
     }
+    says = says.replace("IN", str(inputs / "in"))
     assert says in commands.run(verb, *(places.get(one, one) for one in rest)).complaint()
     assert not (inputs / "out").exists()
 
