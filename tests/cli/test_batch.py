@@ -28,6 +28,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("score RUN in --out out --on spark", "--on spark is not known; give local or ray"),
         ("score RUN in", "many shards give many outputs; name a folder or a URL for them with --out"),
         ("score RUN - --out out --on local", "batch work reads shards, not standard input"),
+        ("score RUN in --out https://127.0.0.1:1/out", "https://127.0.0.1:1/out: an address of the web cannot be written; give"),
         ("score RUN in nowhere.txt --out out", "nowhere.txt: no such file"),
         ("score RUN in/*.csv --out out", "*.csv: no such file, or no file there"),
         ("score RUN in --out in", "holds other files, such as 00.txt; choose a new folder for --out"),

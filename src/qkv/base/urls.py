@@ -122,6 +122,12 @@ def exists(location: Location) -> bool:
         return False
 
 
+def refuse_read_only(location: Location) -> None:
+    """Refuse a location that cannot be written: an address of the web."""
+    if is_url(location) and str(location).lower().startswith("http"):
+        raise StorageError(f"{location}: an address of the web cannot be written; give a local folder, s3:// or gs://")
+
+
 def write_object(location: Location, data: bytes | Path) -> None:
     """Write bytes, or the content of a local file, to a location: whole, or not at all."""
     if not is_url(location):
@@ -132,8 +138,7 @@ def write_object(location: Location, data: bytes | Path) -> None:
                 aside.write_bytes(data)
         return
     url = str(location)
-    if url.startswith("http"):
-        raise StorageError(f"{url}: an address of the web cannot be written; give a local folder, s3:// or gs://")
+    refuse_read_only(url)
     # An object of a store appears when its only request, or the last one of several parts, has succeeded.
     if isinstance(data, Path):
         _request(url, lambda system, path: system.put_file(str(data), path))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.urls import is_url
+from qkv.base.urls import is_url, refuse_read_only
 
 if TYPE_CHECKING:
     from qkv.base.pool import Workers
@@ -65,6 +65,7 @@ def run_batch_command(verb: str, run: str | Path, given: BatchOptions, options: 
         raise ConfigError(f"--on {on} is not known; give local or ray")
     if given.out is None:
         raise ConfigError("many shards give many outputs; name a folder or a URL for them with --out")
+    refuse_read_only(given.out)
     if not given.inputs or "-" in given.inputs:
         raise ConfigError("batch work reads shards, not standard input; name files, a folder, a pattern or a URL")
     shards, others = find_shards(given.inputs)

@@ -20,7 +20,7 @@ from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import compute_on_one_core
 from qkv.base.pool import Workers, run_tasks
-from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, read_bytes, read_files, write_object
+from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, read_bytes, read_files, refuse_read_only, write_object
 from qkv.distributed.manifest import BATCH_MANIFEST, DONE, ManifestHeader, begin_outputs, read_manifest, write_json
 from qkv.distributed.shard_writers import write_shard
 from qkv.distributed.shards import Chunk, Shard, find_shards, format_of, output_name, read_chunks
@@ -82,6 +82,7 @@ def plan_batch(verb: str, run: str | Path, out: str, device: str = "auto", **opt
     """
     if verb not in VERBS:
         raise ConfigError(f"no verb {verb!r} for batch work; known are {', '.join(VERBS)}")
+    refuse_read_only(out)
     parsed = parse(VERBS[verb][0], options, f"options of {verb}")
     values = parsed.model_dump(mode="json")
     for name in parsed.needs:
