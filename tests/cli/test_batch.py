@@ -1,10 +1,16 @@
 """The command line of batch work: which arguments ask for it, and what is refused before any worker starts."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from batch_runs import write_runs, write_shards
+from qkv.base.errors import DataError
+from qkv.cli.batch import BatchProgress, summarise
+from qkv.distributed.batch import BatchReport
+from qkv.distributed.shards import Shard
 from qkv.inference.load import load
 from workbench import Commands
 
@@ -37,7 +43,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("predict RUN in --out out --set label=1", "--set label is not for shards"),
         ("generate RUN two prompts", "several prompts; put quotes around one, or give shards of prompts with --out"),
         ("translate RUN in --out out --on local --all", "--all is for documents translated whole, not for shards"),
-        ("translate RUN in/01.jsonl in/02.parquet --out out", "no file to translate; IN/01.jsonl: a shard, which --on local translates"),
+        ("translate RUN in/01.jsonl in/02.parquet --out out", "IN/01.jsonl: a shard, which --on local translates"),
     ],
 )  # fmt: skip
 def test_wrong_arguments(arguments: str, says: str, commands: Commands, runs: dict[str, Path], inputs: Path) -> None:
@@ -60,3 +66,15 @@ def test_a_single_file_is_scored_as_lines(commands: Commands, runs: dict[str, Pa
     assert (written.code, (tmp_path / "scores.txt").read_text()) == (0, done.out)
     complaint = commands.run("score", runs["translate"], tmp_path / "texts.txt").complaint()
     assert "line 1: a translator scores pairs; give a source, one tab and a target on each line" in complaint
+
+
+def test_every_shard_is_counted_and_one_is_no_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shards = [Shard(str(tmp_path / name), name) for name in ("kept", "failed", "done")]
+    results: list[dict[str, Any]] = [{"mark": {"rows": 3}, "kept": True}, {"failed": "why"}, {"mark": {"rows": 1}, "kept": False}]
+    with BatchProgress(shards) as progress:
+        for shard, result in zip(shards, results, strict=True):
+            progress.show(shard, result)
+    assert re.fullmatch(r"3 of 3 shards, 1 failed  [\d,]+ rows/s  0 s left\n", capsys.readouterr().err)
+    with pytest.raises(DataError, match="1 of 3 shards failed; mend what is wrong"):
+        summarise("out", BatchReport(1, 1, 1, ["why"]))
+    assert capsys.readouterr().err == "qkv: out: 1 shard done, 1 row, 1 was there\nqkv: why\n"

@@ -20,7 +20,18 @@ from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import compute_on_one_core
 from qkv.base.pool import Workers, run_tasks
-from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, read_bytes, read_files, refuse_read_only, write_object
+from qkv.base.urls import (
+    exists,
+    fetch,
+    file_name,
+    find_info,
+    is_url,
+    join,
+    read_bytes,
+    read_files,
+    refuse_read_only,
+    write_object,
+)
 from qkv.distributed.manifest import BATCH_MANIFEST, DONE, ManifestHeader, begin_outputs, read_manifest, write_json
 from qkv.distributed.shard_writers import write_shard
 from qkv.distributed.shards import Chunk, Shard, find_shards, format_of, output_name, read_chunks
@@ -229,12 +240,9 @@ class BatchReport(NamedTuple):
 
 
 def run_batch(
-    plan: BatchPlan, shards: Sequence[Shard], workers: Workers, count: int, show: Callable[[Shard, int, bool], None]
+    plan: BatchPlan, shards: Sequence[Shard], workers: Workers, count: int, show: Callable[[Shard, dict[str, Any]], None]
 ) -> BatchReport:
-    """Do all shards with a pool of workers, then write the manifest.
-
-    `show` is called with each finished shard, its rows, and whether it was there before.
-    """
+    """Do all shards with a pool of workers, then write the manifest; `show` is called with each shard and its result."""
     outputs: dict[str, Shard] = {}
     for shard in shards:
         if (other := outputs.setdefault(plan.output(shard.name), shard)) is not shard:
@@ -245,8 +253,7 @@ def run_batch(
     with contextlib.closing(run_tasks(workers, count, tasks)) as finished:
         for task, result, lost in finished:
             results.append(result or {"failed": f"{shards[task].location}: {lost}"})
-            if "mark" in results[-1]:
-                show(shards[task], results[-1]["mark"]["rows"], results[-1]["kept"])
+            show(shards[task], results[-1])
     return finish_batch(plan, results)
 
 
