@@ -22,11 +22,18 @@ VERSION = 3  # of the caches' contents; raise it whenever reading, checking or t
 LARGE = 64 << 20  # bytes of a file of the cache whose digest is not computed each time it is opened
 
 
+def cache_root() -> str:
+    """Return where the cache that machines can share is, a folder or a URL: QKV_CACHE, or the user's cache folder."""
+    return os.environ.get("QKV_CACHE") or str(_home())
+
+
 def cache_folder() -> Path:
-    """Return the folder of the cache on this machine: QKV_CACHE, unless that is a URL, or the user's cache folder."""
-    given = os.environ.get("QKV_CACHE", "")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    return home if is_url(given) or not given else Path(given)
+    """Return the folder of the cache on this machine: `cache_root`, or the user's cache folder where that is a URL."""
+    return _home() if is_url(cache_root()) else Path(cache_root())
+
+
+def _home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
 
 
 @contextlib.contextmanager

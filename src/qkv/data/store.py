@@ -5,7 +5,6 @@ it is never changed, so that any number of machines may read and write the same 
 """
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_folder
 from qkv.base.urls import MissingObjectError, is_url, join, read_bytes, write_object
-from qkv.data.cache import cache_folder, file_fingerprint
+from qkv.data.cache import cache_folder, cache_root, file_fingerprint
 from qkv.data.copies import copy_path, delete_copies, local_copy
 
 FEW = 16  # parts that are read each time
@@ -26,9 +25,8 @@ class Part:
     """A folder of the cache: its files, and `last`, which is written after them and says how large they are."""
 
     def __init__(self, kind: str, key: str, last: str = META):
-        root = os.environ.get("QKV_CACHE", "")
-        self.remote = is_url(root)
-        self.location = join(root if self.remote else cache_folder(), kind, key)
+        self.remote = is_url(cache_root())
+        self.location = join(cache_root(), kind, key)
         self.kind, self.key, self.last = kind, key, last
 
     def __str__(self) -> str:
