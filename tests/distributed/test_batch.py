@@ -196,7 +196,7 @@ def test_damaged_shards_are_named_and_the_others_done(runs: dict[str, Path], tmp
     (folder / names[2]).write_bytes((folder / names[2]).read_bytes()[:-30])
     (folder / names[3]).write_bytes((folder / names[3]).read_bytes()[:-12])
     (folder / names[4]).write_bytes(b"good\n\xff\xff\xff and \xff\n" + b"a long text \n" * 9)
-    (folder / names[5]).write_text('{"text": "the fox", "score": 1}\n')
+    (folder / names[5]).write_text('{"text": "the fox"}\n\n{"text": "the fox", "score": 1}\n')
     (folder / names[7]).unlink()
     (folder / names[7]).symlink_to("nowhere")  # it is gone when its turn comes
     (folder / "08.jsonl").write_text('{"text": "the fox", "id": "\\ud800"}\n')
@@ -207,7 +207,7 @@ def test_damaged_shards_are_named_and_the_others_done(runs: dict[str, Path], tmp
     report = finish_batch(plan, [work(str(folder / name), name) for name in names])
     assert report.done == 2
     reasons = ("line 2 is not valid JSON", "cannot be read as Parquet", "damaged, cut short", "line 2 is not UTF-8",
-               "has a field 'score' already", "no such file", "'the fox' cannot be written again")  # fmt: skip
+               "row 3 has a field 'score' already", "no such file", "row 1, with 'the fox', cannot be written again")  # fmt: skip
     for reason, number, got in zip(reasons, (1, 2, 3, 4, 5, 7, 8), report.failed, strict=True):
         assert got.startswith(f"{folder / names[number]}: ")
         assert reason in got, got

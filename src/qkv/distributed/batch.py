@@ -199,7 +199,8 @@ class BatchWork:
                 try:
                     outputs = verb.compute(chunk.values, shard.name, first)
                 except QkvError as error:
-                    raise _DamagedShardError(f"in rows {first + 1:,} to {first + len(chunk.values):,}: {error}") from None
+                    begin, end = min(chunk.numbers, default=0), max(chunk.numbers, default=0)
+                    raise _DamagedShardError(f"in rows {begin:,} to {end:,}: {error}") from None
                 yield chunk, outputs
                 first += len(chunk.values)
         except DataError as error:
