@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from qkv.base.pool import LocalWorkers, WorkerEvent
 from qkv.base.urls import read_bytes
 from qkv.distributed import batch
 from qkv.distributed.batch import WORK, BatchReport, BatchWork, finish_batch, plan_batch, run_batch
-from qkv.distributed.shards import find_shards
+from qkv.distributed.shard_writers import write_shard
+from qkv.distributed.shards import CHUNK, Chunk, find_shards, read_chunks
+from qkv.distributed.verbs import EmbedVerb
 from qkv.inference.load import load
 from workbench import SOURCE, wait_until
 
@@ -213,6 +216,33 @@ def test_damaged_shards_are_named_and_the_others_done(runs: dict[str, Path], tmp
         assert reason in got, got
         assert got.count(str(folder)) == 1
     assert sorted(contents(tmp_path / "out")) == [names[0], names[6]]
+
+
+def test_vectors_are_written_as_they_come(tmp_path: Path) -> None:
+    given, alive = np.arange(60, dtype=np.float32).reshape(5, 4, 3), []
+
+    def rows() -> Iterator[tuple[Chunk, np.ndarray]]:
+        for one in given:
+            vectors = one.copy()
+            alive.append(weakref.ref(vectors))
+            yield Chunk([""] * 4, [1, 2, 3, 4], None), vectors
+            assert sum(vectors() is not None for vectors in alive) <= 2
+
+    assert write_shard(tmp_path / "out", "a.npy", EmbedVerb.__new__(EmbedVerb), rows()) == 20
+    np.save(tmp_path / "wanted.npy", given.reshape(20, 3))
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "wanted.npy").read_bytes()
+
+
+def test_a_row_group_of_parquet_is_not_read_whole(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    texts = [os.urandom(500).hex() for _ in range(8 * CHUNK)]
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet", use_dictionary=False, compression="none")
+    before = pyarrow.total_allocated_bytes()
+    chunks = read_chunks(tmp_path / "a.parquet", ["text"])
+    assert next(chunks).values == texts[:CHUNK]
+    assert pyarrow.total_allocated_bytes() - before < (tmp_path / "a.parquet").stat().st_size / 2
+    assert [value for chunk in chunks for value in chunk.values] == texts[CHUNK:]
 
 
 def test_a_full_disk_stops_all_and_loses_nothing(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

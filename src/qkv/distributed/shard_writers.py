@@ -101,12 +101,19 @@ def _arrow_type(arrow: Any, kind: Any) -> Any:
 
 
 def _write_vectors(stream: Any, form: RowOutputs, rows: Iterable[tuple[Chunk, Any]]) -> None:
-    found = [outputs for _, outputs in rows]
-    if not found:
+    header: dict[str, Any] = {}
+    count = 0
+    for _, vectors in rows:
+        if not header:
+            header = np.lib.format.header_data_from_array_1_0(np.ascontiguousarray(vectors))
+            np.lib.format.write_array_header_1_0(stream, header)
+        stream.write(vectors.tobytes())
+        count += len(vectors)
+    if not header:
         raise DataError("has no text to embed; leave it out")
-    vectors = np.concatenate(found)
-    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(vectors))
-    stream.write(vectors.tobytes())
+    # The header has room for any number of rows.
+    stream.seek(0)
+    np.lib.format.write_array_header_1_0(stream, {**header, "shape": (count, *header["shape"][1:])})
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from qkv.text.files import COMPRESSED, read_lines
 from qkv.text.pair import is_decodable
 
 CHUNK = 2048  # rows computed at once; batches of texts of similar length are made among them
+PARQUET_BUFFER = 1 << 20  # bytes read at once, of each column
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 KNOWN = "text (.txt), JSONL (.jsonl) or Parquet (.parquet); text and JSONL may be compressed (.gz, .xz, .zst)"
 VECTORS = ".npy"
@@ -124,7 +125,8 @@ def _parquet_chunks(path: Path, columns: Sequence[str]) -> Iterator[Chunk]:
     arrow, parquet = import_pyarrow()
     number = 0
     try:
-        with parquet.ParquetFile(path) as table:
+        # Pages are read as they are needed, not a whole row group.
+        with parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as table:
             names = table.schema_arrow.names
             for name in columns:
                 if name not in names:
