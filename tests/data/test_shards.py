@@ -1,6 +1,7 @@
 """Shards: texts, batches and resuming are those of one array; a window reads few shards at a time, and every pair once."""
 
 import os
+import threading
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from object_store import BUCKET, BUSY, FORBIDDEN, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
-from qkv.data import copies, shards
+from qkv.data import cache, copies, shards, store
 from qkv.data.batches import START, Batches, Position
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import Tokenizers, check_corpus
@@ -23,6 +24,7 @@ from qkv.text import documents, pieces
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.documents import find_document_files
+from qkv.text.input_files import UrlFile
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 LINES = [f"{'a b c '[: 2 * (number % 3) + 1]}{number}\t{number} x" for number in range(300)]
@@ -178,6 +180,21 @@ def test_a_copy_that_is_deleted_before_it_is_opened_is_fetched_again(
     monkeypatch.setattr(shards, "map_file", delete_first)
     made = tokenised(str(tmp_path / "train.tsv"), tokenizers)
     assert made.pairs.source.gather(np.arange(300)).size and {"source.ids", "target.ends"} <= {*deleted}
+
+
+def test_a_store_is_asked_for_many_small_things_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    files = [f"memory://{tmp_path.name}/run/{name}" for name in "abc"]
+    for file in files:
+        urls.write_object(file, file.encode())
+    all_ask = threading.Barrier(3, timeout=10)  # breaks if one is asked for before another
+    for room, name in (store, "read_bytes"), (copies, "find_info"), (cache, "find_info"):
+        monkeypatch.setattr(room, name, lambda url, ask=getattr(urls, name): (all_ask.wait(), ask(url))[1])
+    assert store.find_metas([store.Part("shards", key) for key in "abc"]) == [None] * 3
+    folder = copies.local_folder(f"memory://{tmp_path.name}/run")
+    assert [path.read_text() for path in sorted(folder.iterdir())] == files
+    assert len({*cache.cached_digests([UrlFile(file) for file in files])}) == 3
 
 
 def test_a_copied_run_in_use_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

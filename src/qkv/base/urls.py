@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -19,13 +19,14 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_file, digest
 
+S = TypeVar("S")
 T = TypeVar("T")
 Location = str | Path
 
 BLOCK = 8 << 20  # bytes read from a store at once
 TRIES = 5  # of one request
 FIRST_WAIT = 0.5  # seconds before the second try; each further wait is twice as long
-AT_ONCE = 32  # requests for small files
+AT_ONCE = 32  # requests for small things
 TIMEOUT = 60  # seconds without a byte, after which a request has failed
 EXTRAS = {"s3": "cluster", "s3a": "cluster"}  # extras of qkv that bring a protocol's package, beside `data`
 RIGHTS_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "NoAuthTokenError")
@@ -67,7 +68,9 @@ def open_binary(location: Location, block: int | None = None) -> BinaryIO:
 
 
 def read_bytes(location: Location) -> bytes:
-    """Return the content of a small file."""
+    """Return the content of a small file; of a URL by one request."""
+    if is_url(location):
+        return _request(str(location), lambda system, path: bytes(system.cat_file(path)))
     with open_binary(location) as file:
         return file.read()
 
@@ -75,8 +78,13 @@ def read_bytes(location: Location) -> bytes:
 def read_files(folder: Location) -> dict[str, bytes]:
     """Return the content of the small files of a folder, by their names."""
     files = list_files(folder)
+    return dict(zip(map(file_name, files), ask_at_once(read_bytes, files), strict=True))
+
+
+def ask_at_once(ask: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """Ask for many small things at the same time, for a store takes long to answer and serves many."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(map(file_name, files), pool.map(read_bytes, files), strict=True))
+        return list(pool.map(ask, items))
 
 
 def list_files(pattern: Location) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import PARTIAL, atomic_file, digest, write_error
-from qkv.base.urls import find_info, is_url
+from qkv.base.urls import ask_at_once, find_info, is_url
 from qkv.text.input_files import UrlFile, WholeFile
 
 VERSION = 3  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
@@ -78,6 +78,12 @@ def cached_digest(path: WholeFile) -> str:
     with atomic_file(note) as aside:
         aside.write_text(known_digest)
     return known_digest
+
+
+def cached_digests(paths: Sequence[WholeFile]) -> list[str]:
+    """Return the digests of several files; stores are asked for theirs at the same time."""
+    remote = any(isinstance(path, UrlFile) for path in paths)
+    return ask_at_once(cached_digest, paths) if remote else [cached_digest(path) for path in paths]
 
 
 def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:

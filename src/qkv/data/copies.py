@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from qkv.base.errors import ConfigError, StorageError
-from qkv.base.urls import fetch, file_name, find_info, is_url, list_files
+from qkv.base.urls import ask_at_once, fetch, file_name, find_info, is_url, list_files
 from qkv.data.cache import cache_folder
 
 BOUND = "QKV_COPIES_GB"  # variable with the bound
@@ -102,7 +102,8 @@ def local_folder(location: str | Path) -> Path:
     if not is_url(location):
         return Path(location)
     url = str(location).rstrip("/")
-    files = {file_name(file): (file, find_info(file).tag) for file in list_files(url) if file.rstrip("/") != url}
+    found = [file for file in list_files(url) if file.rstrip("/") != url]
+    files = {file_name(file): (file, info.tag) for file, info in zip(found, ask_at_once(find_info, found), strict=True)}
     if not files:
         raise StorageError(f"{url}: no such folder, or no files in it; check the address")
     version = blake2b(repr(sorted((name, tag) for name, (_, tag) in files.items())).encode(), digest_size=16).hexdigest()

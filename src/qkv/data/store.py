@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_folder
-from qkv.base.urls import MissingObjectError, is_url, join, read_bytes, write_object
+from qkv.base.urls import MissingObjectError, ask_at_once, is_url, join, read_bytes, write_object
 from qkv.data.cache import cache_folder, cache_root, file_fingerprint
 from qkv.data.copies import copy_path, delete_copies, local_copy
 
@@ -105,4 +105,11 @@ def find_missing(parts: Sequence[Part], thorough: bool = False) -> set[int]:
     changed since they were read; of many parts the sizes are compared.
     """
     few = len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts))
-    return {n for n, part in enumerate(parts) if (part.is_damaged(thorough) if thorough or few else part.meta() is None)}
+    if thorough or few:
+        return {number for number, part in enumerate(parts) if part.is_damaged(thorough)}
+    return {number for number, meta in enumerate(find_metas(parts)) if meta is None}
+
+
+def find_metas(parts: Sequence[Part]) -> list[dict[str, Any] | None]:
+    """Return what the last file of each part says, None where one is missing or damaged."""
+    return ask_at_once(Part.meta, parts) if any(part.remote for part in parts) else [part.meta() for part in parts]
