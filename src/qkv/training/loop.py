@@ -381,7 +381,7 @@ class Trainer:
     def release(self) -> None:
         """Free the memory that only updates need: recorded graphs, gradients, the start's weights and the optimiser's state."""
         self.recorder = self.probed = self.penalty = None
-        self.gradients.zero_grad()
+        self.gradients.release()
         self.optimiser.state.clear()
         self.weights.release()
         if self.device.type == "cuda":
