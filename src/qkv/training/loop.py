@@ -200,7 +200,7 @@ class Trainer:
         return self.apply_gradients(loss)
 
     def recording_failed(self, message: str) -> None:
-        """Drop the gradients of an update that could not be recorded, and tell the user."""
+        """Drop the gradients of an update that could not be recorded, and what it has not sent; tell the user."""
         self.gradients.zero_grad()
         self.progress.warn(message)
 
