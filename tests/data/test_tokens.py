@@ -9,8 +9,8 @@ import pytest
 
 from qkv.base.errors import StorageError
 from qkv.data import cache
-from qkv.data.shards import SHARDS, Shards
 from qkv.data.store import Part, find_missing
+from qkv.data.token_shards import SHARDS, TokenShards
 from qkv.data.tokens import Texts, TokenPairs, chunks, exchange_sources, token_texts, write_texts
 
 
@@ -28,7 +28,7 @@ def open_pairs(folder: Path) -> TokenPairs:
     meta = Part(SHARDS, folder.name).meta()
     if meta is None:
         raise StorageError("no shard")
-    return TokenPairs(**Shards([{"key": folder.name, **meta}]).columns())
+    return TokenPairs(**TokenShards([{"key": folder.name, **meta}]).columns())
 
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]

@@ -84,7 +84,7 @@ def test_a_run_may_change_its_number_of_processes(commands: Commands, recipe: Pa
 OUT_OF_MEMORY = """
 import os, torch
 from qkv.training import exchange, gradients
-exchange.BUCKET = 4096  # several buckets
+exchange.BUCKET_BYTES = 4096  # several buckets
 plain, calls = gradients.GradientAccumulator.backward, 0
 def backward(self, *args, **options):
     global calls

@@ -29,7 +29,7 @@ def layers() -> nn.ModuleList:
 
 def test_gradients_lie_in_the_buckets_alone(layers: nn.ModuleList, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after the first of two micro-batches, and in the second update, whose buckets have another order."""
-    monkeypatch.setattr(exchange, "BUCKET", 50)  # bytes: several buckets
+    monkeypatch.setattr(exchange, "BUCKET_BYTES", 50)  # bytes: several buckets
     parameters = list(layers.parameters())
     made = GradientExchange(parameters)
     for _ in range(2):

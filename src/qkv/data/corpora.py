@@ -16,8 +16,8 @@ from qkv.base.files import atomic_file
 from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
 from qkv.data.checked_pieces import PAIRS, PIECES, write_piece
 from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
-from qkv.data.shards import INDEX
 from qkv.data.store import Part, find_metas, find_missing
+from qkv.data.token_shards import INDEX
 from qkv.data.workers import Work
 from qkv.text.check import CheckConfig, CheckReport
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions

@@ -14,8 +14,8 @@ import numpy as np
 
 from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
-from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
 from qkv.data.store import Part, find_metas, find_missing
+from qkv.data.token_shards import INDEX, SHARDS, TokenShards, known_shards, save_tokenizer
 from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
@@ -92,7 +92,7 @@ def tokenise_documents(
         places = [(str(files[entry["file"]]), entry["before"] + line) for _, line in found["undecodable"]]
         counts.undecodable += places[: FIRST - len(counts.undecodable)]
     refuse_empty(files, counts)
-    shards = Shards(entries)
+    shards = TokenShards(entries)
     columns = shards.columns()
     numbers = [shards.map(number, "document.ids") + np.int64(start) for number, start in enumerate(first)]
     return Documents(columns["tokens"], columns["sentences"], columns["flags"], np.concatenate(numbers), shards.texts), counts

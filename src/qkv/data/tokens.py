@@ -1,4 +1,4 @@
-"""Token ids of texts in memory-mapped files, written once, with random access; data/shards.py joins several such folders.
+"""Token ids of texts in memory-mapped files, written once, with random access; data/token_shards.py joins several such folders.
 
 A folder holds columns of texts that belong together, such as source and target: for each, `NAME.ids` (all texts concatenated,
 uint16 or uint32) and `NAME.ends` (int64, where each text ends).

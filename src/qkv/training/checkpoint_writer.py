@@ -31,7 +31,7 @@ class CheckpointWriter:
 
     def __init__(self, run: Path, rank: int, world_size: int):
         self.run, self.rank, self.world_size = run, rank, world_size
-        self.group: Any = dist.new_group(backend="gloo", timeout=distributed.PATIENCE) if world_size > 1 else None
+        self.group: Any = dist.new_group(backend="gloo", timeout=distributed.LONGEST_WAIT) if world_size > 1 else None
         self.name = distributed.broadcast_text(writer_name())  # under which all processes write
         self.thread: threading.Thread | None = None
         self.error: BaseException | None = None

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError, QkvError
 
-PATIENCE = timedelta(hours=6)  # the other processes wait while the first one prepares data or validates
+LONGEST_WAIT = timedelta(hours=6)  # the other processes wait while the first one prepares data or validates
 SET_PARENT_DEATH_SIGNAL = 1  # of Linux' prctl
 
 
@@ -60,7 +60,7 @@ def init_processes() -> tuple[int, int]:
         _end_with_agent()
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST_WAIT)
         _compare_versions()
     return dist.get_rank(), world_size
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from qkv.training import distributed
 
-BUCKET = 25 << 20  # bytes: large enough for full bandwidth, small enough to overlap; torch's own choice for DDP
+BUCKET_BYTES = 25 << 20  # large enough for full bandwidth, small enough to overlap; torch's own choice for DDP
 
 
 class Bucket:
@@ -59,7 +59,7 @@ class GradientExchange:
         size = 0
         for parameter in (self.parameters[number] for number in order):
             own = parameter.numel() * parameter.element_size()
-            if not dealt or size + own > BUCKET or dealt[-1][0].dtype != parameter.dtype:
+            if not dealt or size + own > BUCKET_BYTES or dealt[-1][0].dtype != parameter.dtype:
                 dealt.append([])
                 size = 0
             dealt[-1].append(parameter)

@@ -11,7 +11,7 @@ import pytest
 from object_store import BUCKET, BUSY, FORBIDDEN, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
-from qkv.data import cache, copies, shards, store
+from qkv.data import cache, copies, store, token_shards
 from qkv.data.batches import START, Batches, Position
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import Tokenizers, check_corpus
@@ -177,7 +177,7 @@ def test_a_copy_that_is_deleted_before_it_is_opened_is_fetched_again(
             path.unlink()
         return map_file(path, kind)
 
-    monkeypatch.setattr(shards, "map_file", delete_first)
+    monkeypatch.setattr(token_shards, "map_file", delete_first)
     made = tokenised(str(tmp_path / "train.tsv"), tokenizers)
     assert made.pairs.source.gather(np.arange(300)).size and {"source.ids", "target.ends"} <= {*deleted}
 
