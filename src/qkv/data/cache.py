@@ -82,8 +82,7 @@ def cached_digest(path: WholeFile) -> str:
 
 def cached_digests(paths: Sequence[WholeFile]) -> list[str]:
     """Return the digests of several files; stores are asked for theirs at the same time."""
-    remote = any(isinstance(path, UrlFile) for path in paths)
-    return ask_at_once(cached_digest, paths) if remote else [cached_digest(path) for path in paths]
+    return ask_at_once(cached_digest, paths, any(isinstance(path, UrlFile) for path in paths))
 
 
 def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:
