@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.base.files import PARTIAL, atomic_file, digest, write_error
+from qkv.base.files import atomic_file, digest, write_error
 from qkv.base.urls import ask_at_once, find_info, is_url
 from qkv.text.input_files import UrlFile, WholeFile
 
@@ -47,8 +46,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise write_error(path, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # left by a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
         yield
 
 
