@@ -72,7 +72,7 @@ def test_pieces_and_buckets_change_nothing(kind: str, rules: dict, tmp_path: Pat
     monkeypatch.setattr(pieces, "PIECE", 1000)
     monkeypatch.setattr(pieces, "BLOCK", 300)
     monkeypatch.setattr(checked_pieces, "RUN", 7)
-    monkeypatch.setattr(duplicates, "BUCKET", 50)
+    monkeypatch.setattr(duplicates, "BUCKET_PAIRS", 50)
     found = checked(corpus, config)
     assert len(found.pieces) > 3
     assert list(found) == wanted

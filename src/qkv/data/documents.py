@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
-from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
-from qkv.data.store import Part, find_missing
+from qkv.data.store import Part, find_metas, find_missing
+from qkv.data.token_shards import INDEX, SHARDS, TokenShards, known_shards, save_tokenizer
 from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
 from qkv.text.input_files import WholeFile
-from qkv.text.pieces import CorpusPiece, lines_before
+from qkv.text.pieces import CorpusPiece, cut_files, lines_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
 
@@ -92,14 +92,14 @@ def tokenise_documents(
         places = [(str(files[entry["file"]]), entry["before"] + line) for _, line in found["undecodable"]]
         counts.undecodable += places[: FIRST - len(counts.undecodable)]
     refuse_empty(files, counts)
-    shards = Shards(entries)
+    shards = TokenShards(entries)
     columns = shards.columns()
     numbers = [shards.map(number, "document.ids") + np.int64(start) for number, start in enumerate(first)]
     return Documents(columns["tokens"], columns["sentences"], columns["flags"], np.concatenate(numbers), shards.texts), counts
 
 
 def _index(files: Sequence[WholeFile], tokenizer: Tokenizer, units: str, whole: bool) -> Part:
-    content = [(path.suffixes, cached_digest(path)) for path in files]
+    content = [(path.suffixes, found) for path, found in zip(files, cached_digests(files), strict=True)]
     return Part("tokens", cache_key([content, tokenizer.fingerprint(), *_options(units, whole)]), INDEX)
 
 
@@ -120,11 +120,12 @@ def make_document_shards(
 
     When none is, the index is written. Thorough work reads those that are there, and makes damaged ones again.
     """
-    pieces = [(number, piece) for number, file in enumerate(files) for piece in cut_documents(file)]
+    pieces = [(number, piece) for number, found in enumerate(cut_files(cut_documents, files)) for piece in found]
     how = [tokenizer.fingerprint(), *_options(units, whole)]
+    digests = cached_digests(files)
     parts = []
     for number, piece in pieces:
-        content = [files[number].suffixes, cached_digest(files[number]), piece.ranges]
+        content = [files[number].suffixes, digests[number], piece.ranges]
         parts.append(Part(SHARDS, cache_key(["documents", *content, *how])))
     own = list(zip(parts, pieces, strict=True))[share]
     absent = find_missing([part for part, _ in own], thorough)
@@ -135,7 +136,7 @@ def make_document_shards(
     ]
     shared = {"tokenizer": save_tokenizer(tokenizer), "units": units, "whole": whole}
     work.run(DocumentTokeniser, shared, tasks, "tokenising", "documents")
-    metas = [part.meta() for part in parts]
+    metas = find_metas(parts)
     missing = sum(meta is None for meta in metas)
     if not missing:
         shards = []

@@ -16,7 +16,7 @@ from qkv.data.tokens import map_file
 from qkv.text.check import DUPLICATE, FIRST, OVERLAP, CheckConfig, CheckReport, DropCount
 from qkv.text.pieces import CorpusPiece
 
-BUCKET = 1 << 21  # pairs, about, that are compared at once
+BUCKET_PAIRS = 1 << 21  # about as many are compared at once
 DROPS = "drops-{}"  # the rows of a piece that are dropped, in order
 
 
@@ -29,7 +29,7 @@ class MadePiece(NamedTuple):
 
     def numbers(self, name: str, kind: Any) -> np.ndarray:
         """Map one of the files of numbers into memory."""
-        return map_file(self.part.file(name, self.meta["files"][name]), kind)
+        return self.part.open(name, lambda path: map_file(path, kind), self.meta["files"][name])
 
 
 def merge_pieces(folder: Path, pieces: Sequence[MadePiece], rules: CheckConfig) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _find_duplicates(folder: Path, pieces: Sequence[MadePiece]) -> None:
         hashes, rows = made.numbers(HASHES, np.uint64), made.numbers(ROWS, np.uint32)
         for start, stop in pairwise(np.cumsum([0, *made.meta["runs"]]).tolist()):
             runs.append((number, hashes[start:stop], rows[start:stop]))
-    buckets = max(1, sum(len(hashes) for _, hashes, _ in runs) // BUCKET)
+    buckets = max(1, sum(len(hashes) for _, hashes, _ in runs) // BUCKET_PAIRS)
     begins = np.array([bucket * (1 << 64) // buckets for bucket in range(buckets)], dtype=np.uint64)
     bounds = [np.append(np.searchsorted(hashes, begins), len(hashes)) for _, hashes, _ in runs]
     for bucket in range(buckets):
