@@ -16,6 +16,7 @@ import numpy as np
 T = TypeVar("T")
 
 _EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
+_BLOCK = 1 << 20  # bytes read at once
 
 
 class Texts(ABC):
@@ -176,10 +177,12 @@ class _Column:
 def file_fingerprint(path: Path) -> list[str | int]:
     """Return the size of a file and a digest of its two ends, which reveal damage without reading all of a large file."""
     size = path.stat().st_size
+    digest = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
-        digest = hashlib.blake2b(file.read(_EDGE), digest_size=16)
-        file.seek(max(0, size - _EDGE))
-        digest.update(file.read())
+        for start in (0, max(0, size - _EDGE)):
+            file.seek(start)
+            for _ in range(0, min(size, _EDGE), _BLOCK):
+                digest.update(file.read(_BLOCK))
     return [size, digest.hexdigest()]
 
 
