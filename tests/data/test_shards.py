@@ -1,5 +1,7 @@
 """Shards: texts, batches and resuming are those of one array; a window reads few shards at a time, and every pair once."""
 
+import resource
+import tracemalloc
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -9,13 +11,16 @@ import pytest
 from object_store import BUCKET, BUSY, FORBIDDEN, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
-from qkv.data import copies
+from qkv.data import copies, tokenised_pairs, tokens
 from qkv.data.batches import START, Batches, Position
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import Tokenizers, check_corpus
 from qkv.data.documents import tokenise_documents
 from qkv.data.order import Order
+from qkv.data.shards import SHARDS, Shards
+from qkv.data.store import Part
 from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, make_shards, tokenise_corpus
+from qkv.data.tokens import TokenPairs
 from qkv.data.workers import Work
 from qkv.text import documents, pieces
 from qkv.text.check import CheckConfig
@@ -178,3 +183,48 @@ def test_a_damaged_or_missing_shard_is_one_line_and_is_made_again(
     store.always = FORBIDDEN
     with pytest.raises(StorageError, match=rf"s3://{BUCKET}/.*: no rights there"):
         tokenised(remote, tokenizers)
+
+
+def sharded_pairs(shards: int, size: int) -> TokenisedCorpus:
+    """Write shards of pairs of one token each."""
+    entries = []
+    for number in range(shards):
+        part = Part(SHARDS, f"{number}-{size}")
+
+        def fill(folder: Path) -> dict:
+            for name in ("source", "target"):
+                np.ones(size, dtype=np.uint16).tofile(folder / f"{name}.ids")
+                np.arange(1, size + 1).tofile(folder / f"{name}.ends")
+            kinds = {"source": "uint16", "target": "uint16"}
+            return {"kinds": kinds, "texts": size, "tokens": dict.fromkeys(kinds, size)}
+
+        part.make(fill)
+        entries.append({"key": part.key, **(part.meta() or {})})
+    return TokenisedCorpus(TokenPairs(**Shards(entries).columns()), 0, 0, (1, 1), [size] * shards)
+
+
+@pytest.mark.parametrize("window", [None, 500])
+def test_training_holds_nothing_for_each_pair(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(tokenised_pairs, "SAMPLED_PAIRS", 1000)
+    first(make_batches(sharded_pairs(8, 16), window), 1)  # imports what is imported late
+    peaks = []
+    for size in (1 << 12, 1 << 16):
+        corpus = sharded_pairs(8, size)
+        tracemalloc.start()
+        corpus.sample()
+        found = first(make_batches(corpus, window), 30)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(found) == 30
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_corpus_may_have_more_shards_than_files_may_be_open() -> None:
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (60, hard))
+    try:
+        corpus = sharded_pairs(30, 3)
+        assert corpus.pairs.source.gather(np.arange(90)).sum() == corpus.pairs.target.gather(np.arange(90)).sum() == 90
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,5 +1,6 @@
 """Shards: the texts of a corpus in several folders of the cache, opened (and fetched, if the cache is elsewhere) as needed."""
 
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from qkv.text.tokenizer import Tokenizer
 
 INDEX = "index.json"  # the last file of a corpus's part, which lists its pieces or shards
 SHARDS = "shards"  # the kind of the parts that hold them
-MOST_OPEN = 4096  # files mapped into memory at once
+MOST_OPEN = 4096  # files of a corpus mapped into memory at once, or a quarter of those that a process may have open
 FETCHED_AT_ONCE = 8  # files
 
 
@@ -28,6 +29,9 @@ class Shards:
         self.texts = [int(entry["texts"]) for entry in entries]
         self.parts = [Part(SHARDS, entry["key"]) for entry in entries]
         self.remote = any(part.remote for part in self.parts)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.most_open = MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, limit // 4))
+        self._compared: set[tuple[int, str]] = set()  # files of this machine whose fingerprint was right
         self._mapped: OrderedDict[tuple[int, str], np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -47,12 +51,13 @@ class Shards:
                 return self._mapped[number, file]
         entry = self.entries[number]
         name, _, ending = file.rpartition(".")
-        found = map_file(
-            self.parts[number].file(file, entry["files"][file]), entry["kinds"][name] if ending == "ids" else np.int64
-        )
+        fingerprint = None if (number, file) in self._compared else entry["files"][file]
+        found = map_file(self.parts[number].file(file, fingerprint), entry["kinds"][name] if ending == "ids" else np.int64)
         with self._lock:
+            if not self.remote:
+                self._compared.add((number, file))
             self._mapped[number, file] = found
-            while len(self._mapped) > MOST_OPEN:
+            while len(self._mapped) > self.most_open:
                 self._mapped.popitem(last=False)
         return found
 
