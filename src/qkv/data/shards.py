@@ -18,6 +18,7 @@ INDEX = "index.json"  # the last file of a corpus's part, which lists its pieces
 SHARDS = "shards"  # the kind of the parts that hold them
 MOST_OPEN = 4096  # files of a corpus mapped into memory at once, or a quarter of those that a process may have open
 FETCHED_AT_ONCE = 8  # files
+BLOCK = 1 << 20  # texts that are looked up at once
 
 
 class Shards:
@@ -100,8 +101,9 @@ class ShardedTexts(Texts):
     def _opened(self, index: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each shard that has some of these texts, which of them it has, and the ends of its texts."""
         file = f"{self.column}.ends"
-        for number, here in self._divided(self.bounds, index, file):
-            yield number, here, self.shards.map(number, file)
+        for start in range(0, len(index), BLOCK):
+            for number, here in self._divided(self.bounds, index[start : start + BLOCK], file):
+                yield number, start + here, self.shards.map(number, file)
 
     def _divided(self, bounds: np.ndarray, values: np.ndarray, file: str) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each shard with the indices of the values that lie in it."""
