@@ -12,7 +12,7 @@ network, 400 Gb/s per machine.
 import argparse
 
 NVLINK, NETWORK, USED = 450e9, 400e9 / 8, 0.8  # bytes per second: per GPU in one direction, per machine; share that is reached
-BUCKET, GPUS = 25 << 20, 8  # bytes, GPUs of a machine
+BUCKET_BYTES, GPUS = 25 << 20, 8  # bytes, GPUs of a machine
 
 
 def exchange_seconds(size: float, gpus: int, machines: int) -> float:
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--backward", type=float, default=0.6, help="share of the update that is its backward pass")
     options = parser.parse_args()
     size, update = 4 * options.parameters, options.update_ms / 1e3
-    buckets = max(1, -(-int(size) // BUCKET))
+    buckets = max(1, -(-int(size) // BUCKET_BYTES))
     size_line = f"{options.parameters / 1e6:.0f} million parameters, {size / 1e6:.0f} MB of gradients in {buckets} buckets"
     print(f"{size_line}, {options.update_ms:g} ms an update")
     print("| GPUs | machines | sent per GPU, MB | exchange, ms | not hidden, ms | efficiency without overlap | with overlap |")

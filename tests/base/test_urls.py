@@ -55,7 +55,18 @@ def test_large_objects_are_read_by_ranges(store: ObjectStore, monkeypatch: pytes
     with urls.open_binary(url) as file:
         file.seek(5000)
         assert file.read(10) == CONTENT[5000:5010]
-    assert [method for method, _ in store.requests] == ["HEAD", "GET"]
+    assert [method for method, _ in store.requests] == ["HEAD", "GET", "HEAD"]
+
+
+@pytest.mark.parametrize("folder", ["memory", "s3"], indirect=True)
+def test_an_object_that_is_replaced_while_it_is_read_is_refused(folder: str) -> None:
+    url = urls.join(folder, "replaced")
+    urls.write_object(url, b"old " * 500)
+    with urls.open_binary(url, 1000) as file:
+        assert file.read(1000) == b"old " * 250
+        urls.write_object(url, b"new " * 500)  # of the same size
+        with pytest.raises(StorageError, match="replaced: was replaced while it was read; run the same command again"):
+            file.read()
 
 
 @pytest.mark.parametrize("fault", [BUSY, CUT, RESET, SLOW])

@@ -77,7 +77,7 @@ def test_pieces_and_buckets_change_nothing(kind: str, rules: dict, tmp_path: Pat
     monkeypatch.setattr(pieces, "PIECE", 1000)
     monkeypatch.setattr(pieces, "BLOCK", 300)
     monkeypatch.setattr(checked_pieces, "RUN", 7)
-    monkeypatch.setattr(duplicates, "BUCKET", 50)
+    monkeypatch.setattr(duplicates, "BUCKET_PAIRS", 50)
     found = checked(corpus, config)
     assert len(found.pieces) > 3
     assert list(found) == wanted
@@ -150,9 +150,8 @@ def make_piece(number: int, rows: int) -> MadePiece:
 def test_memory_does_not_grow_with_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither with the rows of a piece (a compressed file is one), nor with how often a pair occurs."""
     monkeypatch.setattr(checked_pieces, "RUN", 1 << 13)
-    monkeypatch.setattr(duplicates, "BUCKET", 1 << 13)
+    monkeypatch.setattr(duplicates, "BUCKET_PAIRS", 1 << 13)
     monkeypatch.setattr("qkv.data.corpora.BLOCK", 1 << 10)
-    monkeypatch.setattr("qkv.data.tokens._BLOCK", 1 << 12)
     peaks = []
     for rows in (1 << 14, 1 << 17):
         made = [make_piece(number, rows) for number in range(2)]

@@ -1,5 +1,6 @@
 """The tokenised cache: what was written comes back, and a damaged one is refused."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -7,9 +8,9 @@ import numpy as np
 import pytest
 
 from qkv.base.errors import StorageError
-from qkv.data import tokens
-from qkv.data.shards import SHARDS, Shards
-from qkv.data.store import Part
+from qkv.data import cache
+from qkv.data.store import Part, find_missing
+from qkv.data.token_shards import SHARDS, TokenShards
 from qkv.data.tokens import Texts, TokenPairs, chunks, exchange_sources, token_texts, write_texts
 
 
@@ -27,7 +28,7 @@ def open_pairs(folder: Path) -> TokenPairs:
     meta = Part(SHARDS, folder.name).meta()
     if meta is None:
         raise StorageError("no shard")
-    return TokenPairs(**Shards([{"key": folder.name, **meta}]).columns())
+    return TokenPairs(**TokenShards([{"key": folder.name, **meta}]).columns())
 
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 10]), ([65535], []), ([4] * 300, [1, 2, 3])]
@@ -94,16 +95,18 @@ def test_a_damaged_cache_is_refused(tmp_path: Path, name: str, damage: str) -> N
         open_pairs(tmp_path / "shards" / "cache")
 
 
-@pytest.mark.parametrize("position", [0, 15, -16, -1])
-def test_damage_at_either_end_of_a_large_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int) -> None:
-    monkeypatch.setattr(tokens, "_EDGE", 16)
+def test_damage_in_the_middle_of_a_large_file_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "LARGE", 16)
     write_pairs(tmp_path / "shards" / "cache", PAIRS, (1 << 16, 100))
+    open_pairs(tmp_path / "shards" / "cache")
     path = tmp_path / "shards" / "cache" / "source.ids"
-    content = bytearray(path.read_bytes())
-    content[position] ^= 1
+    content, before = bytearray(path.read_bytes()), path.stat().st_mtime_ns
+    content[len(content) // 2] ^= 1
     path.write_bytes(content)
     with pytest.raises(StorageError):
         open_pairs(tmp_path / "shards" / "cache")
+    os.utime(path, ns=(before, before))  # decay of the disk, which leaves the date
+    assert find_missing([Part(SHARDS, "cache")], thorough=True) == {0}
 
 
 @pytest.mark.parametrize("meta", ["", "{", "null", "[]", "{}", '{"files": {}}', '{"files": [], "kinds": {}}', "\0" * 50])

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,12 @@ from batch_runs import contents, write_runs, write_shards
 from qkv.base import hardware
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.pool import LocalWorkers, WorkerEvent
+from qkv.base.urls import read_bytes
+from qkv.distributed import batch
 from qkv.distributed.batch import WORK, BatchReport, BatchWork, finish_batch, plan_batch, run_batch
-from qkv.distributed.shards import find_shards
+from qkv.distributed.shard_writers import write_shard
+from qkv.distributed.shards import CHUNK, Chunk, find_shards, read_chunks
+from qkv.distributed.verbs import EmbedVerb
 from qkv.inference.load import load
 from workbench import SOURCE, wait_until
 
@@ -154,6 +159,26 @@ def test_a_folder_that_another_command_takes_meanwhile_is_refused(runs: dict[str
     finish_batch(plans[1], [])
 
 
+@pytest.mark.parametrize("store", ["", "memory:/"])
+def test_two_commands_that_end_at_the_same_time_are_both_in_the_manifest(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    """The second one ends between the moments at which the first one reads what is there and writes the manifest."""
+    names, out, write = write_shards(tmp_path / "in"), f"{store}{tmp_path}/out", batch.write_json
+    plans = [plan_batch("score", runs["score"], out, "cpu") for _ in range(2)]
+    results = [[BatchWork(**plans[0].model_dump())(str(tmp_path / "in" / names[0]), names[0])]]
+
+    def late(place: str, values: dict[str, Any]) -> None:
+        if len(results) == 1 and place.endswith("manifest.json"):
+            results.append([BatchWork(**plans[1].model_dump())(str(tmp_path / "in" / name), name) for name in names[1:]])
+            finish_batch(plans[1], results[1])
+        write(place, values)
+
+    monkeypatch.setattr(batch, "write_json", late)
+    assert finish_batch(plans[0], results[0]).done == 1
+    assert sorted(json.loads(read_bytes(f"{out}/manifest.json"))["shards"]) == names
+
+
 def test_a_folder_of_another_command_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("the fox\n")
     plan_batch("embed", runs["embed"], str(tmp_path / "out"))  # nothing came of it, so that another command may have the folder
@@ -174,7 +199,7 @@ def test_damaged_shards_are_named_and_the_others_done(runs: dict[str, Path], tmp
     (folder / names[2]).write_bytes((folder / names[2]).read_bytes()[:-30])
     (folder / names[3]).write_bytes((folder / names[3]).read_bytes()[:-12])
     (folder / names[4]).write_bytes(b"good\n\xff\xff\xff and \xff\n" + b"a long text \n" * 9)
-    (folder / names[5]).write_text('{"text": "the fox", "score": 1}\n')
+    (folder / names[5]).write_text('{"text": "the fox"}\n\n{"text": "the fox", "score": 1}\n')
     (folder / names[7]).unlink()
     (folder / names[7]).symlink_to("nowhere")  # it is gone when its turn comes
     (folder / "08.jsonl").write_text('{"text": "the fox", "id": "\\ud800"}\n')
@@ -185,12 +210,39 @@ def test_damaged_shards_are_named_and_the_others_done(runs: dict[str, Path], tmp
     report = finish_batch(plan, [work(str(folder / name), name) for name in names])
     assert report.done == 2
     reasons = ("line 2 is not valid JSON", "cannot be read as Parquet", "damaged, cut short", "line 2 is not UTF-8",
-               "has a field 'score' already", "no such file", "'the fox' cannot be written again")  # fmt: skip
+               "row 3 has a field 'score' already", "no such file", "row 1, with 'the fox', cannot be written again")  # fmt: skip
     for reason, number, got in zip(reasons, (1, 2, 3, 4, 5, 7, 8), report.failed, strict=True):
         assert got.startswith(f"{folder / names[number]}: ")
         assert reason in got, got
         assert got.count(str(folder)) == 1
     assert sorted(contents(tmp_path / "out")) == [names[0], names[6]]
+
+
+def test_vectors_are_written_as_they_come(tmp_path: Path) -> None:
+    given, alive = np.arange(60, dtype=np.float32).reshape(5, 4, 3), []
+
+    def rows() -> Iterator[tuple[Chunk, np.ndarray]]:
+        for one in given:
+            vectors = one.copy()
+            alive.append(weakref.ref(vectors))
+            yield Chunk([""] * 4, [1, 2, 3, 4], None), vectors
+            assert sum(vectors() is not None for vectors in alive) <= 2
+
+    assert write_shard(tmp_path / "out", "a.npy", EmbedVerb.__new__(EmbedVerb), rows()) == 20
+    np.save(tmp_path / "wanted.npy", given.reshape(20, 3))
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "wanted.npy").read_bytes()
+
+
+def test_a_row_group_of_parquet_is_not_read_whole(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    texts = [os.urandom(500).hex() for _ in range(8 * CHUNK)]
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet", use_dictionary=False, compression="none")
+    before = pyarrow.total_allocated_bytes()
+    chunks = read_chunks(tmp_path / "a.parquet", ["text"])
+    assert next(chunks).values == texts[:CHUNK]
+    assert pyarrow.total_allocated_bytes() - before < (tmp_path / "a.parquet").stat().st_size / 2
+    assert [value for chunk in chunks for value in chunk.values] == texts[CHUNK:]
 
 
 def test_a_full_disk_stops_all_and_loses_nothing(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

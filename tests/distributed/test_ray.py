@@ -1,16 +1,20 @@
 """A pool on a Ray cluster of two nodes, of which one is killed."""
 
+import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import qkv
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.base.pool import run_tasks
+from qkv.distributed import ray_workers
 from qkv.distributed.ray_workers import RayWorkers, cluster_size, connect
 
 HERE = Path(__file__).parent
@@ -50,6 +54,49 @@ def test_actors_and_a_node_may_die(cluster: Any, tmp_path: Path) -> None:
     assert all(one.result["square"] == one.task**2 for one in found)
     assert (tmp_path / "1").read_text().startswith("xx")  # its first actor died, and it may have run on the node that was killed
     assert len(cluster.list_all_nodes()) == 1
+
+
+class LostCluster:
+    """Looks like ray: the first actor is set up and dies at its task, and there is no room for others."""
+
+    class exceptions:
+        RayError = RuntimeError
+
+    def __init__(self) -> None:
+        self.actors = self.asked = 0
+
+    def remote(self, kind: type) -> Any:
+        def start(_: str) -> Any:
+            self.actors += 1
+            begin, do = ("set up", "dead") if self.actors == 1 else ("waits", "waits")
+            return SimpleNamespace(begin=SimpleNamespace(remote=lambda: begin), do=SimpleNamespace(remote=lambda _: do))
+
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=start))
+
+    def wait(self, awaited: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        self.asked += 1
+        assert self.asked < 1000, "waits for ever"
+        time.sleep(0.001)
+        return [one for one in awaited if one != "waits"], []
+
+    def get(self, answered: str) -> str:
+        if answered == "dead":
+            raise RuntimeError("The actor died")
+        return json.dumps({"warnings": [], "result": None})
+
+    def kill(self, actor: Any) -> None:
+        pass
+
+
+def test_a_cluster_that_loses_all_workers_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ray_workers, "connect", LostCluster)
+    monkeypatch.setattr(ray_workers, "SAY_AFTER", 0.01)
+    monkeypatch.setattr(ray_workers, "GIVE_UP_AFTER", 0.05)
+    with pytest.raises(QkvError, match=r"all workers of the Ray cluster died, and it had no free CPU .* what is done is kept"):
+        list(run_tasks(RayWorkers("work", {}), 1, [{"number": 1}]))
+    assert capsys.readouterr().err == "qkv: waiting for a free CPU of the Ray cluster\n"
 
 
 def test_an_address_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,9 @@ def one_process(commands: Commands, recipe: Path) -> Path:
 
 
 def test_two_processes_are_one_with_the_same_batch(commands: Commands, recipe: Path, one_process: Path, tmp_path: Path) -> None:
-    done = results(together(commands, recipe, tmp_path / "two", recipe.parent / "cache"))
+    """As if each ran on a machine of its own."""
+    first = "import os, platform\nplatform.node = lambda: 'machine-' + os.environ['RANK']"
+    done = results(together(commands, recipe, tmp_path / "two", recipe.parent / "cache", first=first))
     assert [one.code for one in done] == [0, 0], done[0].err
     assert_same(one_process, tmp_path / "two")
     assert done[1].err == ""  # only the first process prints
@@ -82,7 +84,7 @@ def test_a_run_may_change_its_number_of_processes(commands: Commands, recipe: Pa
 OUT_OF_MEMORY = """
 import os, torch
 from qkv.training import exchange, gradients
-exchange.BUCKET = 4096  # several buckets
+exchange.BUCKET_BYTES = 4096  # several buckets
 plain, calls = gradients.GradientAccumulator.backward, 0
 def backward(self, *args, **options):
     global calls

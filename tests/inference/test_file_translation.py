@@ -31,10 +31,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_keeps_names_and_says_what_it_skips(folder: Path) -> None:
     out = folder / "out"  # inside what is translated
+    (folder / "f.JSONL.gz").touch()
     plan = plan_files([folder], out)
-    assert [(reason.partition(": ")[0], reason.partition(": ")[2][:20]) for reason in plan.skipped] == [
-        (str(folder / "c.po"), "everything has a tra"),
+    assert [(reason.partition(": ")[0], reason.partition(": ")[2][:35]) for reason in plan.skipped] == [
+        (str(folder / "c.po"), "everything has a translation; --all"),
         (str(folder / "d.xyz"), "unknown format"),
+        (str(folder / "f.JSONL.gz"), "a shard, which --on local translate"),
     ]
     report = translate_plan(plan, upper)
     assert sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file()) == [Path("a.md"), Path("in/b.html")]

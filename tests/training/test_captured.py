@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from qkv.data.batches import START, Batch
@@ -79,12 +80,28 @@ def test_a_batch_in_parts_is_not_recorded(tmp_path: Path, replaying: list[Replay
     assert not replaying
 
 
-def test_what_cannot_be_recorded_is_said_and_done_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+@pytest.mark.parametrize("joined", [False, True])
+def test_what_cannot_be_recorded_is_said_and_done_as_usual(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joined: bool) -> None:
+    """Memory runs out in the backward pass, when an exchange of gradients has begun, in a group of one process."""
+
+    def fail(compute: Callable[..., Tensor], like: Batch, *_: object) -> None:
+        exchange = other.gradients.exchange
+        assert (exchange is not None) == joined
+        if exchange:
+            exchange.start(torch.zeros(()))
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(captured, "CapturedUpdate", refuse)
-    usual, other = trained(tmp_path / "a", False), trained(tmp_path / "b", True)
+    usual = trained(tmp_path / "a", False)
+    monkeypatch.setattr(captured, "CapturedUpdate", fail)
+    if joined:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        other = toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
+        other.recorder = UpdateRecorder(other.forward_backward_update, other.device, other.recording_failed)
+        other.train()
+    finally:
+        if joined:
+            dist.destroy_process_group()
     assert any("could not be recorded as a CUDA graph" in line for line in other.progress.warnings)
     assert largest_difference(weights_of(usual), weights_of(other)) == 0
 

@@ -1,6 +1,7 @@
 """Checkpoints in parts, read by any number of processes, and written in the background."""
 
 import errno
+import shutil
 import threading
 from pathlib import Path
 
@@ -109,4 +110,33 @@ def test_a_checkpoint_that_is_abandoned_leaves_nothing(tmp_path: Path, monkeypat
     go_on.set()
     with pytest.raises(QkvError):
         writer.wait()
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_checkpoint_that_is_abandoned_when_it_is_written_is_whole_or_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer goes on to its end when the first of its files is deleted."""
+    written, go_on = threading.Event(), threading.Event()
+    write_state, delete = checkpoints.write_state, shutil.rmtree
+
+    def block(*args: object) -> None:
+        write_state(*args)  # type: ignore[arg-type]
+        written.set()
+        go_on.wait(30)
+
+    def slowly(folder: Path, **options: bool) -> None:
+        (folder / checkpoints.MODEL).unlink(missing_ok=True)
+        go_on.set()
+        assert writer.thread is not None
+        if threading.current_thread() is not writer.thread:
+            writer.thread.join(30)
+        delete(folder, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(checkpoints, "write_state", block)
+    writer = CheckpointWriter(tmp_path, 0, 1)
+    writer.save(3, {checkpoints.MODEL: {"a": torch.ones(2)}}, {}, set())
+    assert written.wait(30)
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    writer.abandon()
     assert not list((tmp_path / "checkpoints").iterdir())

@@ -1,18 +1,15 @@
 """Sharded weights have the gradients of whole ones, for every family; their checkpoints, averages and penalties are the same."""
 
 import copy
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
 from torch import nn
 
-from interruptions import free_port
 from pretraining_models import MAKERS
+from process_group import in_processes
 from qkv.data.batches import START, Batch
 from qkv.models.albert import Albert, AlbertConfig
 from qkv.models.convolution import Convolution, ConvolutionConfig
@@ -29,18 +26,6 @@ from toy_passages import random_passages, vocabulary
 from toy_training import BOS, SMALL, VOCAB, toy_batches, toy_model
 
 PROCESSES = 2
-
-
-def together(work: Callable[..., None], *args: Any) -> None:
-    """Run a function in several processes that can talk to each other; an error in one is raised."""
-    multiprocessing.start_processes(_joined, (free_port(), work, *args), PROCESSES, start_method="fork")
-
-
-def _joined(rank: int, port: str, work: Callable[..., None], *args: Any) -> None:
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(PROCESSES), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    dist.init_process_group("gloo")
-    work(rank, *args)
-    dist.destroy_process_group()
 
 
 def passages_batch() -> Batch:
@@ -106,4 +91,4 @@ def compare_gradients(rank: int) -> None:
 
 
 def test_all_families_have_the_gradients_of_whole_weights() -> None:
-    together(compare_gradients)
+    in_processes(PROCESSES, compare_gradients)

@@ -5,6 +5,7 @@ import errno
 import glob
 import hashlib
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,17 +85,22 @@ def delete_partial(folder: Path) -> None:
         _delete(path)
 
 
-def partial_path(path: Path, process: int | None = None) -> Path:
+def partial_path(path: Path, writer: str = "") -> Path:
     """Return the path under which a process, this one by default, writes `path`."""
-    return path.with_name(f".{path.name}.{os.getpid() if process is None else process}{PARTIAL}")
+    return path.with_name(f".{path.name}.{writer or writer_name()}{PARTIAL}")
+
+
+def writer_name() -> str:
+    """Return a name of this process among those of all machines that share a disk."""
+    return f"{platform.node()}.{os.getpid()}"
 
 
 def _prepare_parent(path: Path) -> None:
-    """Create the parent folder of `path`, and delete the partial files that killed processes left under its name."""
+    """Create the parent folder of `path`, and delete partial files that killed processes of this machine left under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for partial in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
-        number = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL)
-        if number.isdecimal() and not _is_running(int(number)):
+        host, _, number = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL).rpartition(".")
+        if host == platform.node() and number.isdecimal() and not _is_running(int(number)):
             _delete(partial)
 
 

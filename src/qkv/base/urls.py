@@ -1,7 +1,8 @@
 """Files on a disk or an object store: a location is a local path or a URL that fsspec can open (s3://, gs://, https://, memory://).
 
-Objects are read by ranges. Transient faults (a busy server, a connection that breaks, an answer that is cut off) are tried again;
-what remains becomes one line (StorageError). An object is written whole or not at all. Local paths need no package.
+Objects are read by ranges, and one that is replaced meanwhile is refused. Transient faults (a busy server, a connection that
+breaks, an answer that is cut off) are tried again; what remains becomes one line (StorageError). An object is written whole or
+not at all. Local paths need no package.
 """
 
 import contextlib
@@ -10,19 +11,22 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_file, digest
 
+S = TypeVar("S")
 T = TypeVar("T")
 Location = str | Path
 
 BLOCK = 8 << 20  # bytes read from a store at once
 TRIES = 5  # of one request
 FIRST_WAIT = 0.5  # seconds before the second try; each further wait is twice as long
+AT_ONCE = 32  # requests for small things
 TIMEOUT = 60  # seconds without a byte, after which a request has failed
 EXTRAS = {"s3": "cluster", "s3a": "cluster"}  # extras of qkv that bring a protocol's package, beside `data`
 RIGHTS_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "NoAuthTokenError")
@@ -64,9 +68,23 @@ def open_binary(location: Location, block: int | None = None) -> BinaryIO:
 
 
 def read_bytes(location: Location) -> bytes:
-    """Return the content of a small file."""
+    """Return the content of a small file; of a URL by one request."""
+    if is_url(location):
+        return _request(str(location), lambda system, path: bytes(system.cat_file(path)))
     with open_binary(location) as file:
         return file.read()
+
+
+def read_files(folder: Location) -> dict[str, bytes]:
+    """Return the content of the small files of a folder, by their names."""
+    files = list_files(folder)
+    return dict(zip(map(file_name, files), ask_at_once(read_bytes, files), strict=True))
+
+
+def ask_at_once(ask: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """Ask for many small things at the same time, for a store takes long to answer and serves many."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(ask, items))
 
 
 def list_files(pattern: Location) -> list[str]:
@@ -112,6 +130,12 @@ def exists(location: Location) -> bool:
         return False
 
 
+def refuse_read_only(location: Location) -> None:
+    """Refuse a location that cannot be written: an address of the web."""
+    if is_url(location) and str(location).lower().startswith("http"):
+        raise StorageError(f"{location}: an address of the web cannot be written; give a local folder, s3:// or gs://")
+
+
 def write_object(location: Location, data: bytes | Path) -> None:
     """Write bytes, or the content of a local file, to a location: whole, or not at all."""
     if not is_url(location):
@@ -122,8 +146,7 @@ def write_object(location: Location, data: bytes | Path) -> None:
                 aside.write_bytes(data)
         return
     url = str(location)
-    if url.startswith("http"):
-        raise StorageError(f"{url}: an address of the web cannot be written; give a local folder, s3:// or gs://")
+    refuse_read_only(url)
     # An object of a store appears when its only request, or the last one of several parts, has succeeded.
     if isinstance(data, Path):
         _request(url, lambda system, path: system.put_file(str(data), path))
@@ -159,7 +182,7 @@ class _RemoteFile(io.RawIOBase):
         found = _request(url, _fresh_info)
         if found["type"] != "file":
             raise MissingObjectError(f"{url}: is a folder; name a file, or a pattern such as {url.rstrip('/')}/*")
-        self.tag = _object_info(found).tag
+        self.info = _object_info(found)
         self.whole = None
         if found.get("size") is None or not found.get("partial", True):
             self.whole = _request(url, lambda system, path: bytes(system.cat_file(path)))
@@ -197,11 +220,10 @@ class _RemoteFile(io.RawIOBase):
 
         try:
             return _request(self.url, read)
-        except StorageError:
-            # An object that was replaced meanwhile may be shorter.
-            if _object_info(_request(self.url, _fresh_info)).tag != self.tag:
-                raise StorageError(f"{self.url}: was replaced while it was read; run the same command again") from None
-            raise
+        finally:
+            # The size and the ranges before this one are those of the object that was opened.
+            if _object_info(_request(self.url, _fresh_info)) != self.info:
+                raise StorageError(f"{self.url}: was replaced while it was read; run the same command again")
 
 
 def _fresh_info(system: Any, path: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.base.urls import is_url
+from qkv.base.urls import is_url, refuse_read_only
 
 if TYPE_CHECKING:
     from qkv.base.pool import Workers
@@ -65,6 +65,7 @@ def run_batch_command(verb: str, run: str | Path, given: BatchOptions, options: 
         raise ConfigError(f"--on {on} is not known; give local or ray")
     if given.out is None:
         raise ConfigError("many shards give many outputs; name a folder or a URL for them with --out")
+    refuse_read_only(given.out)
     if not given.inputs or "-" in given.inputs:
         raise ConfigError("batch work reads shards, not standard input; name files, a folder, a pattern or a URL")
     shards, others = find_shards(given.inputs)
@@ -75,11 +76,11 @@ def run_batch_command(verb: str, run: str | Path, given: BatchOptions, options: 
     plan = plan_batch(verb, run, given.out, given.device, **options)
     if others:
         names = ", ".join(Path(other).name for other in others[:3])
-        print(f"qkv: {len(others):,} files there are no shards, and left out: {names}", file=sys.stderr)
+        print(f"qkv: {_count(len(others), 'file')} there left out, not being text, JSONL or Parquet: {names}", file=sys.stderr)
     workers, count = _workers(plan, on, given, len(shards))
     with BatchProgress(shards) as progress:
         report = run_batch(plan, shards, workers, count, progress.show)
-    _summarise(plan, report)
+    summarise(plan.out, report)
 
 
 def _workers(plan: "BatchPlan", on: str, given: BatchOptions, shards: int) -> "tuple[Workers, int]":
@@ -116,12 +117,12 @@ class BatchProgress:
         # Objects of a store are not asked for their sizes one by one: shards then count alike.
         self.sizes = {shard.name: 1 if is_url(shard.location) else _size(Path(shard.location)) for shard in shards}
         self.left, self.total = sum(self.sizes.values()), len(shards)
-        self.shards = self.rows = self.done = 0
+        self.shards = self.failed = self.rows = self.done = 0
         self.began = self.last = time.monotonic()
 
     def __enter__(self) -> "BatchProgress":
         if self.progress.live:
-            self.status = self.progress.console.status(f"0 of {self.total:,} shards")
+            self.status = self.progress.console.status(f"0 of {_count(self.total, 'shard')}")
             self.status.start()
         return self
 
@@ -129,25 +130,31 @@ class BatchProgress:
         if self.progress.live:
             self.status.stop()
 
-    def show(self, shard: "Shard", rows: int, kept: bool) -> None:
+    def show(self, shard: "Shard", result: dict[str, Any]) -> None:
         """Count a finished shard; on a terminal show it at once, elsewhere print a line every few seconds."""
         from qkv.training.progress import LINE_EVERY, duration
 
         self.shards += 1
+        self.failed += "failed" in result
         self.left -= self.sizes[shard.name]
-        if kept:
-            return
-        self.rows += rows
-        self.done += self.sizes[shard.name]
+        if "mark" in result and not result["kept"]:
+            self.rows += result["mark"]["rows"]
+            self.done += self.sizes[shard.name]
         now = time.monotonic()
         seconds = max(1e-9, now - self.began)
-        line = f"{self.shards:,} of {self.total:,} shards  {self.rows / seconds:,.0f} rows/s"
-        line += f"  {duration(seconds / self.done * self.left)} left"
+        line = f"{self.shards:,} of {_count(self.total, 'shard')}"
+        line += f", {self.failed:,} failed" if self.failed else ""
+        if self.done:
+            line += f"  {self.rows / seconds:,.0f} rows/s  {duration(seconds / self.done * self.left)} left"
         if self.progress.live:
             self.status.update(line)
-        elif now - self.last > LINE_EVERY or self.shards == self.total:
+        elif self.done and (now - self.last > LINE_EVERY or self.shards == self.total):
             self.last = now
             self.progress.say(line)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _size(path: Path) -> int:
@@ -157,11 +164,12 @@ def _size(path: Path) -> int:
         return 1
 
 
-def _summarise(plan: "BatchPlan", report: "BatchReport") -> None:
-    kept = f", {report.kept:,} were there" if report.kept else ""
-    print(f"qkv: {plan.out}: {report.done:,} shards done, {report.rows:,} rows{kept}", file=sys.stderr)
+def summarise(out: str, report: "BatchReport") -> None:
+    """Print what was done; failed shards are an error."""
+    kept = f", {report.kept:,} {'was' if report.kept == 1 else 'were'} there" if report.kept else ""
+    print(f"qkv: {out}: {_count(report.done, 'shard')} done, {_count(report.rows, 'row')}{kept}", file=sys.stderr)
     for reason in report.failed[:SHOWN]:
         print(f"qkv: {reason}", file=sys.stderr)
     if report.failed:
-        total = report.done + report.kept + len(report.failed)
-        raise DataError(f"{len(report.failed):,} of {total:,} shards failed; mend them and run the same command again")
+        total = _count(report.done + report.kept + len(report.failed), "shard")
+        raise DataError(f"{len(report.failed):,} of {total} failed; mend what is wrong and run the same command again")

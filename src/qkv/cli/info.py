@@ -27,9 +27,11 @@ def info_command() -> None:
 
     from qkv import __version__
     from qkv.base.hardware import choose_device, choose_precision, describe_device
-    from qkv.data.cache import cache_folder
+    from qkv.base.urls import is_url
+    from qkv.data.cache import cache_folder, cache_root
 
     device = choose_device()
     print(f"qkv {__version__}, Python {platform.python_version()}, torch {version('torch')}")
     print(f"device: {describe_device(device)} ({device.type}), {str(choose_precision('auto', device)).removeprefix('torch.')}")
-    print(f"cache: {cache_folder()}")
+    copies = f", with copies in {cache_folder()}" if is_url(cache_root()) else ""
+    print(f"cache: {cache_root()}{copies}")

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,25 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import PARTIAL, atomic_file, digest, write_error
-from qkv.base.urls import find_info, is_url
+from qkv.base.urls import ask_at_once, find_info, is_url
 from qkv.text.input_files import UrlFile, WholeFile
 
-VERSION = 2  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
+VERSION = 3  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
+LARGE = 64 << 20  # bytes of a file of the cache whose digest is not computed each time it is opened
+
+
+def cache_root() -> str:
+    """Return where the cache that machines can share is, a folder or a URL: QKV_CACHE, or the user's cache folder."""
+    return os.environ.get("QKV_CACHE") or str(_home())
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache on this machine: QKV_CACHE, unless that is a URL, or the user's cache folder."""
-    given = os.environ.get("QKV_CACHE", "")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
-    return home if is_url(given) or not given else Path(given)
+    """Return the folder of the cache on this machine: `cache_root`, or the user's cache folder where that is a URL."""
+    return _home() if is_url(cache_root()) else Path(cache_root())
+
+
+def _home() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qkv"
 
 
 @contextlib.contextmanager
@@ -70,6 +78,18 @@ def cached_digest(path: WholeFile) -> str:
     with atomic_file(note) as aside:
         aside.write_text(known_digest)
     return known_digest
+
+
+def cached_digests(paths: Sequence[WholeFile]) -> list[str]:
+    """Return the digests of several files; stores are asked for theirs at the same time."""
+    remote = any(isinstance(path, UrlFile) for path in paths)
+    return ask_at_once(cached_digest, paths) if remote else [cached_digest(path) for path in paths]
+
+
+def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:
+    """Return size and digest of a file of the cache; a large one that has not changed is read again only if `thorough`."""
+    size = path.stat().st_size
+    return [size, digest(path) if thorough or size <= LARGE else cached_digest(path)]
 
 
 @contextlib.contextmanager

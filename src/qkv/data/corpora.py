@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from qkv.base.files import atomic_file
-from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
 from qkv.data.checked_pieces import PAIRS, PIECES, write_piece
 from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
-from qkv.data.shards import INDEX
-from qkv.data.store import Part, find_missing
+from qkv.data.store import Part, find_metas, find_missing
+from qkv.data.token_shards import INDEX
 from qkv.data.tokens import map_file
 from qkv.data.workers import Work
 from qkv.text.check import CheckConfig, CheckReport
@@ -68,8 +68,8 @@ class CheckedPiece(NamedTuple):
         """Yield the pairs that are left; `drops` are the others, in order."""
         left = (row for start in range(0, len(drops), BLOCK) for row in drops[start : start + BLOCK].tolist())
         skipped = next(left, -1)
-        path = Part(PIECES, self.key).file(PAIRS, self.files[PAIRS])
-        with path.open(encoding="utf-8", newline="\n") as file:
+        part = Part(PIECES, self.key)
+        with part.open(PAIRS, lambda path: path.open(encoding="utf-8", newline="\n"), self.files[PAIRS]) as file:
             for row, line in enumerate(file):
                 if row == skipped:
                     skipped = next(left, -1)
@@ -102,7 +102,9 @@ class CheckedCorpus:
 
     def drops(self, piece: CheckedPiece) -> np.ndarray:
         """Return the rows of a piece that are dropped, in order, mapped into memory."""
-        return map_file(self.part.file(piece.dropped), np.uint32) if piece.dropped else np.zeros(0, dtype=np.uint32)
+        if not piece.dropped:
+            return np.zeros(0, dtype=np.uint32)
+        return self.part.open(piece.dropped, lambda path: map_file(path, np.uint32))
 
 
 class Checking(NamedTuple):
@@ -118,7 +120,8 @@ class Checking(NamedTuple):
         """Return the part of the cache with the index of the corpus."""
         unsaid = {"weight", "pairs", "source", "target"} | ({"prefix"} if not self.corpus.prefix else set())
         options = self.corpus.model_dump(mode="json", exclude=unsaid)
-        files = [(path.suffixes, cached_digest(path)) for path in corpus_files(self.corpus)]
+        paths = corpus_files(self.corpus)
+        files = [(path.suffixes, found) for path, found in zip(paths, cached_digests(paths), strict=True)]
         # Without newer readers a key stays what it was, so that older runs still know their texts.
         versions = [found] if (found := reader_versions(self.corpus, self.languages)) else []
         rules = self.rules.model_dump(mode="json")
@@ -129,7 +132,8 @@ class Checking(NamedTuple):
         """Return the pieces of the corpus's files, each with its part of the cache."""
         if self.trees:
             read_pairs(self.corpus, self.languages, trees=True)  # refuses files without heads
-        digests = {str(path): (path.suffixes, cached_digest(path)) for path in corpus_files(self.corpus)}
+        paths = corpus_files(self.corpus)
+        digests = {str(path): (path.suffixes, found) for path, found in zip(paths, cached_digests(paths), strict=True)}
         options = self.corpus.model_dump(mode="json", exclude={"weight", "pairs", "source", "target"})
         versions = reader_versions(self.corpus, self.languages)
         rules = self.rules.model_dump(mode="json", exclude=IN_PIECES)
@@ -157,7 +161,7 @@ class Checking(NamedTuple):
         }
         tasks = [{"files": piece.files, "ranges": piece.ranges, "size": piece.size, "key": part.key} for piece, part in absent]
         work.run(PieceChecker, shared, tasks, "checking", "pairs")
-        return sum(part.meta() is None for _, part in pieces) if share != slice(None) else 0
+        return find_metas([part for _, part in pieces]).count(None) if share != slice(None) else 0
 
 
 class PieceChecker:
@@ -194,7 +198,9 @@ def check_corpus(
     if index is None:
         checking.make_pieces(work)
         with lock_folder(cache_folder() / "checked" / part.key):
-            made = [MadePiece(piece, there, there.meta() or {}) for piece, there in checking.pieces()]
+            cut = checking.pieces()
+            metas = find_metas([there for _, there in cut])
+            made = [MadePiece(piece, there, meta or {}) for (piece, there), meta in zip(cut, metas, strict=True)]
             part.make(lambda folder: merge_pieces(folder, made, rules))
         index = part.meta()
         assert index is not None
@@ -220,7 +226,7 @@ def _known_index(part: Part) -> dict[str, Any] | None:
 
 def _known_cuts(source: WholeFile, target: WholeFile) -> list[Cut]:
     """Return the cuts of two aligned files, from the cache if they were found before."""
-    note = cache_folder() / "cuts" / cache_key([cached_digest(source), cached_digest(target)])
+    note = cache_folder() / "cuts" / cache_key(cached_digests([source, target]))
     try:
         return [tuple(map(int, cut)) for cut in json.loads(note.read_text())]
     except (OSError, ValueError, TypeError):

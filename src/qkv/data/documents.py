@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from qkv.data.cache import cache_folder, cache_key, cached_digest, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
-from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
-from qkv.data.store import Part, find_missing
+from qkv.data.store import Part, find_metas, find_missing
+from qkv.data.token_shards import INDEX, SHARDS, TokenShards, known_shards, save_tokenizer
 from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
@@ -97,7 +97,7 @@ def tokenise_documents(
         places = [(str(files[entry["file"]]), entry["before"] + line) for _, line in found["undecodable"]]
         counts.undecodable += places[: FIRST - len(counts.undecodable)]
     refuse_empty(files, counts)
-    shards = Shards(entries)
+    shards = TokenShards(entries)
     columns = shards.columns()
     document = np.empty(sum(shards.texts), dtype=np.int64)
     for number, part in enumerate(np.split(document, np.cumsum(shards.texts)[:-1])):
@@ -106,7 +106,7 @@ def tokenise_documents(
 
 
 def _index(files: Sequence[WholeFile], tokenizer: Tokenizer, units: str, whole: bool) -> Part:
-    content = [(path.suffixes, cached_digest(path)) for path in files]
+    content = [(path.suffixes, found) for path, found in zip(files, cached_digests(files), strict=True)]
     return Part("tokens", cache_key([content, tokenizer.fingerprint(), *_options(units, whole)]), INDEX)
 
 
@@ -129,9 +129,10 @@ def make_document_shards(
     """
     pieces = [(number, piece) for number, file in enumerate(files) for piece in cut_documents(file)]
     how = [tokenizer.fingerprint(), *_options(units, whole)]
+    digests = cached_digests(files)
     parts = []
     for number, piece in pieces:
-        content = [files[number].suffixes, cached_digest(files[number]), piece.ranges]
+        content = [files[number].suffixes, digests[number], piece.ranges]
         parts.append(Part(SHARDS, cache_key(["documents", *content, *how])))
     own = list(zip(parts, pieces, strict=True))[share]
     absent = find_missing([part for part, _ in own], thorough)
@@ -142,7 +143,7 @@ def make_document_shards(
     ]
     shared = {"tokenizer": save_tokenizer(tokenizer), "units": units, "whole": whole}
     work.run(DocumentTokeniser, shared, tasks, "tokenising", "documents")
-    metas = [part.meta() for part in parts]
+    metas = find_metas(parts)
     missing = sum(meta is None for meta in metas)
     if not missing:
         shards = []

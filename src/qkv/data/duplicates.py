@@ -16,7 +16,7 @@ from qkv.data.tokens import map_file
 from qkv.text.check import DUPLICATE, FIRST, OVERLAP, CheckConfig, CheckReport, DropCount
 from qkv.text.pieces import CorpusPiece
 
-BUCKET = 1 << 19  # pairs, at most about, that are compared at once
+BUCKET_PAIRS = 1 << 19  # about as many are compared at once
 DROPS = "drops-{}"  # the rows of a piece that are dropped, in order
 
 
@@ -29,7 +29,7 @@ class MadePiece(NamedTuple):
 
     def numbers(self, name: str, kind: Any, compared: bool = False) -> np.ndarray:
         """Map one of the files of numbers into memory; its fingerprint is compared unless it was `compared` before."""
-        return map_file(self.part.file(name, None if compared else self.meta["files"][name]), kind)
+        return self.part.open(name, lambda path: map_file(path, kind), None if compared else self.meta["files"][name])
 
 
 def merge_pieces(folder: Path, pieces: Sequence[MadePiece], rules: CheckConfig) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _find_duplicates(folder: Path, pieces: Sequence[MadePiece]) -> None:
         made.numbers(HASHES, np.uint64), made.numbers(ROWS, np.uint32)  # compares fingerprints
         for begin, end in pairwise(np.cumsum([0, *made.meta["runs"]]).tolist()):
             runs.append(_Run(made, begin, end, folder / DROPS.format(number)))
-    buckets = -(-sum(run.end - run.begin for run in runs) // BUCKET)
+    buckets = -(-sum(run.end - run.begin for run in runs) // BUCKET_PAIRS)
     for bucket in range(1, buckets + 1):
         taken = []
         for run in runs:

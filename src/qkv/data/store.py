@@ -5,29 +5,28 @@ it is never changed, so that any number of machines may read and write the same 
 """
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_folder
-from qkv.base.urls import MissingObjectError, is_url, join, read_bytes, write_object
-from qkv.data.cache import cache_folder
+from qkv.base.urls import MissingObjectError, ask_at_once, is_url, join, read_bytes, write_object
+from qkv.data.cache import cache_folder, cache_root, file_fingerprint
 from qkv.data.copies import copy_path, delete_copies, local_copy
-from qkv.data.tokens import file_fingerprint
 
 FEW = 16  # parts that are read each time
 META = "meta.json"  # the last file of most parts
+TRIES = 3  # to open a copy that is damaged, or that another process deletes to stay within the bound
+T = TypeVar("T")
 
 
 class Part:
     """A folder of the cache: its files, and `last`, which is written after them and says how large they are."""
 
     def __init__(self, kind: str, key: str, last: str = META):
-        root = os.environ.get("QKV_CACHE", "")
-        self.remote = is_url(root)
-        self.location = join(root if self.remote else cache_folder(), kind, key)
+        self.remote = is_url(cache_root())
+        self.location = join(cache_root(), kind, key)
         self.kind, self.key, self.last = kind, key, last
 
     def __str__(self) -> str:
@@ -46,25 +45,32 @@ class Part:
         except (MissingObjectError, OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def file(self, name: str, fingerprint: list[Any] | None = None) -> Path:
-        """Return one of the files on this machine, fetched if the cache is elsewhere; one without its fingerprint is refused."""
-        for attempt in range(2):
+    def open(self, name: str, opener: Callable[[Path], T], fingerprint: list[Any] | None = None, thorough: bool = False) -> T:
+        """Return what `opener` makes of a file on this machine, fetched if the cache is elsewhere.
+
+        A file without its fingerprint is refused.
+        """
+        for _ in range(TRIES):
             path = local_copy(join(self.location, name)) if self.remote else Path(self.location, name)
             try:
-                if fingerprint is None or file_fingerprint(path) == [*fingerprint]:
-                    return path
+                if fingerprint is None or file_fingerprint(path, thorough) == [*fingerprint]:
+                    return opener(path)
+                damaged = True
             except FileNotFoundError:
-                if not self.remote:
-                    break
-            if self.remote and not attempt:
-                path.unlink(missing_ok=True)  # the copy may be damaged, and not the original
+                damaged = False
+            if not self.remote:
+                break
+            if damaged:  # perhaps the copy alone
+                path.unlink(missing_ok=True)
         raise StorageError(f"{join(self.location, name)}: missing or damaged; run qkv prepare, then the same command again")
 
-    def is_damaged(self) -> bool:
-        """Return whether a file has another content than when it was written; reads all of them."""
+    def is_damaged(self, thorough: bool) -> bool:
+        """Return whether a file has another content than when it was written; reads all of them if `thorough`."""
         found = self.meta()
         try:
-            return found is None or any(self.file(name, mark) is None for name, mark in found["files"].items())
+            for name, fingerprint in found["files"].items() if found else ():
+                self.open(name, Path.exists, fingerprint, thorough)
+            return found is None
         except StorageError:
             return True
 
@@ -73,7 +79,7 @@ class Part:
 
         def write(folder: Path) -> None:
             meta = fill(folder)
-            files = {path.name: file_fingerprint(path) for path in sorted(folder.iterdir())}
+            files = {path.name: file_fingerprint(path, thorough=True) for path in sorted(folder.iterdir())}
             (folder / self.last).write_text(json.dumps({**meta, "files": files}, indent=1))
 
         if not self.remote:
@@ -95,7 +101,15 @@ class Part:
 def find_missing(parts: Sequence[Part], thorough: bool = False) -> set[int]:
     """Return the numbers of the parts that are absent or damaged.
 
-    A few on this machine are read to find damage, many only if the work is `thorough`; else their sizes are compared.
+    All are read to find damage if the work is `thorough`. Otherwise a few on this machine are, except large files that have not
+    changed since they were read; of many parts the sizes are compared.
     """
-    thorough = thorough or (len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts)))
-    return {number for number, part in enumerate(parts) if (part.is_damaged() if thorough else part.meta() is None)}
+    few = len(parts) <= FEW and not (len(parts) > 1 and any(part.remote for part in parts))
+    if thorough or few:
+        return {number for number, part in enumerate(parts) if part.is_damaged(thorough)}
+    return {number for number, meta in enumerate(find_metas(parts)) if meta is None}
+
+
+def find_metas(parts: Sequence[Part]) -> list[dict[str, Any] | None]:
+    """Return what the last file of each part says, None where one is missing or damaged."""
+    return ask_at_once(Part.meta, parts) if any(part.remote for part in parts) else [part.meta() for part in parts]

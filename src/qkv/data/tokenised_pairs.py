@@ -12,8 +12,8 @@ import numpy as np
 from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.data.checked_pieces import PAIRS
 from qkv.data.corpora import CheckedCorpus, CheckedPiece, Tokenizers
-from qkv.data.shards import INDEX, SHARDS, Shards, known_shards, save_tokenizer
-from qkv.data.store import Part, find_missing
+from qkv.data.store import Part, find_metas, find_missing
+from qkv.data.token_shards import INDEX, SHARDS, TokenShards, known_shards, save_tokenizer
 from qkv.data.tokens import TokenPairs, chunks, write_texts
 from qkv.data.trees import PLAIN, SourceFormat, TokensWithHeads, encode_sources
 from qkv.data.workers import Work
@@ -71,7 +71,7 @@ def tokenise_corpus(corpus: CheckedCorpus, tokenizers: Tokenizers, how: PairForm
         assert entries is not None
     longest = [max(entry["longest"][name] for entry in entries) for name in ("source", "target")]
     too_long, terms = (sum(entry["counts"][name] for entry in entries) for name in (TOO_LONG, TERMS))
-    shards = Shards(entries)
+    shards = TokenShards(entries)
     return TokenisedCorpus(TokenPairs(**shards.columns()), too_long, terms, (longest[0], longest[1]), shards.texts)
 
 
@@ -113,7 +113,7 @@ def make_shards(
     else:  # a glossary does not travel to other processes
         for number in sorted(absent):
             write_shard(parts[number], corpus, corpus.pieces[number], tokenizers, how)
-    metas = [part.meta() for part in parts]
+    metas = find_metas(parts)
     missing = sum(meta is None for meta in metas)
     if not missing:
         with lock_folder(cache_folder() / "tokens" / index.key):

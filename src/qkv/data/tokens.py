@@ -1,11 +1,10 @@
-"""Token ids of texts in memory-mapped files, written once, with random access; data/shards.py joins several such folders.
+"""Token ids of texts in memory-mapped files, written once, with random access; data/token_shards.py joins several such folders.
 
 A folder holds columns of texts that belong together, such as source and target: for each, `NAME.ids` (all texts concatenated,
 uint16 or uint32) and `NAME.ends` (int64, where each text ends).
 """
 
 import contextlib
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,9 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 T = TypeVar("T")
-
-_EDGE = 32 << 20  # bytes at each end of a file that its digest covers, so that a large cache opens at once
-_BLOCK = 1 << 20  # bytes read at once
 
 
 class Texts(ABC):
@@ -172,18 +168,6 @@ class _Column:
     def close(self) -> None:
         self.ids.close()
         self.ends.close()
-
-
-def file_fingerprint(path: Path) -> list[str | int]:
-    """Return the size of a file and a digest of its two ends, which reveal damage without reading all of a large file."""
-    size = path.stat().st_size
-    digest = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        for start in (0, max(0, size - _EDGE)):
-            file.seek(start)
-            for _ in range(0, min(size, _EDGE), _BLOCK):
-                digest.update(file.read(_BLOCK))
-    return [size, digest.hexdigest()]
 
 
 def map_file(path: Path, kind: Any) -> np.ndarray:

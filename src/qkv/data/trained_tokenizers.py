@@ -33,7 +33,7 @@ def _load(part: Part) -> Tokenizers | None:
         return None
     try:
         source, target = (
-            Tokenizer.load(part.file(name, meta["files"][name])) if name in meta["files"] else None for name in (SOURCE, TARGET)
+            part.open(name, Tokenizer.load, meta["files"][name]) if name in meta["files"] else None for name in (SOURCE, TARGET)
         )
     except (CheckpointError, StorageError):
         return None

@@ -20,7 +20,18 @@ from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, digest
 from qkv.base.hardware import compute_on_one_core
 from qkv.base.pool import Workers, run_tasks
-from qkv.base.urls import exists, fetch, file_name, find_info, is_url, join, read_bytes, write_object
+from qkv.base.urls import (
+    exists,
+    fetch,
+    file_name,
+    find_info,
+    is_url,
+    join,
+    read_bytes,
+    read_files,
+    refuse_read_only,
+    write_object,
+)
 from qkv.distributed.manifest import BATCH_MANIFEST, DONE, ManifestHeader, begin_outputs, read_manifest, write_json
 from qkv.distributed.shard_writers import write_shard
 from qkv.distributed.shards import Chunk, Shard, find_shards, format_of, output_name, read_chunks
@@ -82,6 +93,7 @@ def plan_batch(verb: str, run: str | Path, out: str, device: str = "auto", **opt
     """
     if verb not in VERBS:
         raise ConfigError(f"no verb {verb!r} for batch work; known are {', '.join(VERBS)}")
+    refuse_read_only(out)
     parsed = parse(VERBS[verb][0], options, f"options of {verb}")
     values = parsed.model_dump(mode="json")
     for name in parsed.needs:
@@ -140,7 +152,7 @@ class BatchWork:
         output = join(self.plan.out, self.plan.output(name))
         mark = join(self.plan.out, DONE, f"{file_name(output)}.json")
         try:
-            known = self._read_mark(mark)
+            known = _parse_mark(self.plan, read_bytes(mark)) if exists(mark) else None
             if known is not None and known.input != location:
                 raise DataError(f"{output} is the output of {known.input}; choose another --out")
             if known is not None and known.input_tag == find_info(location).tag and exists(output):
@@ -157,14 +169,6 @@ class BatchWork:
             return {"failed": _about(location, error)}
         write_json(mark, made.model_dump())
         return {"mark": made.model_dump(), "kept": False}
-
-    def _read_mark(self, place: str) -> ShardMark | None:
-        """Return a shard's mark; None if there is none, it is damaged, or it is of another command."""
-        try:
-            found = ShardMark.model_validate_json(read_bytes(place)) if exists(place) else None
-        except ValueError:
-            return None
-        return found if found is not None and found.command == self.plan.command else None
 
     def _make(self, verb: BatchVerb, shard: Shard, output: str, folder: Path) -> ShardMark:
         """Compute and write the output of a shard; `folder` is for local copies of objects."""
@@ -195,7 +199,8 @@ class BatchWork:
                 try:
                     outputs = verb.compute(chunk.values, shard.name, first)
                 except QkvError as error:
-                    raise _DamagedShardError(f"in rows {first + 1:,} to {first + len(chunk.values):,}: {error}") from None
+                    begin, end = min(chunk.numbers, default=0), max(chunk.numbers, default=0)
+                    raise _DamagedShardError(f"in rows {begin:,} to {end:,}: {error}") from None
                 yield chunk, outputs
                 first += len(chunk.values)
         except DataError as error:
@@ -236,12 +241,9 @@ class BatchReport(NamedTuple):
 
 
 def run_batch(
-    plan: BatchPlan, shards: Sequence[Shard], workers: Workers, count: int, show: Callable[[Shard, int, bool], None]
+    plan: BatchPlan, shards: Sequence[Shard], workers: Workers, count: int, show: Callable[[Shard, dict[str, Any]], None]
 ) -> BatchReport:
-    """Do all shards with a pool of workers, then write the manifest.
-
-    `show` is called with each finished shard, its rows, and whether it was there before.
-    """
+    """Do all shards with a pool of workers, then write the manifest; `show` is called with each shard and its result."""
     outputs: dict[str, Shard] = {}
     for shard in shards:
         if (other := outputs.setdefault(plan.output(shard.name), shard)) is not shard:
@@ -252,28 +254,44 @@ def run_batch(
     with contextlib.closing(run_tasks(workers, count, tasks)) as finished:
         for task, result, lost in finished:
             results.append(result or {"failed": f"{shards[task].location}: {lost}"})
-            if "mark" in results[-1]:
-                show(shards[task], results[-1]["mark"]["rows"], results[-1]["kept"])
+            show(shards[task], results[-1])
     return finish_batch(plan, results)
 
 
 def finish_batch(plan: BatchPlan, results: Iterable[dict[str, Any]]) -> BatchReport:
-    """Write the manifest from what `BatchWork` returned for each shard; shards of earlier commands stay in it.
+    """Write the manifest, with all shards that have a mark; `results` are what `BatchWork` returned for those of this command.
 
     A folder that another command has taken meanwhile, with other options, is refused.
     """
     found = list(results)
     failed = sorted(one["failed"] for one in found if "failed" in one)
-    marks = [one["mark"] for one in found if "mark" in one]
     known = read_manifest(plan.out)
     if any(known[name] != value for name, value in plan.header.model_dump(mode="json").items()):
         raise ConfigError(f"{plan.out}: another command with other options writes there too; do it again with another --out")
-    kept_fields = ("input", "input_digest", "output_digest", "rows")
-    shards = {**known["shards"], **{mark["output"]: {name: mark[name] for name in kept_fields} for mark in marks}}
     made_with = {"qkv": qkv.__version__, "run": plan.run}
-    write_json(join(plan.out, BATCH_MANIFEST), {**known, "shards": shards, "complete": not failed, "made_with": made_with})
-    new = [one for one in found if "mark" in one and not one["kept"]]
-    return BatchReport(len(new), len(marks) - len(new), sum(one["mark"]["rows"] for one in new), failed)
+    written = None
+    # A command for other shards may write it at the same time; whoever is the last to do so has seen all marks.
+    while (shards := _marked_shards(plan)) != written:
+        write_json(join(plan.out, BATCH_MANIFEST), {**known, "shards": shards, "complete": not failed, "made_with": made_with})
+        written = shards
+    done = [one for one in found if "mark" in one]
+    new = [one for one in done if not one["kept"]]
+    return BatchReport(len(new), len(done) - len(new), sum(one["mark"]["rows"] for one in new), failed)
+
+
+def _marked_shards(plan: BatchPlan) -> dict[str, dict[str, Any]]:
+    """Return what the manifest says of each shard with a mark, by the names of the outputs."""
+    marks = [mark for data in read_files(join(plan.out, DONE)).values() if (mark := _parse_mark(plan, data))]
+    return {mark.output: mark.model_dump(include={"input", "input_digest", "output_digest", "rows"}) for mark in marks}
+
+
+def _parse_mark(plan: BatchPlan, data: bytes) -> ShardMark | None:
+    """Return a shard's mark; None if it is damaged, or of another command."""
+    try:
+        found = ShardMark.model_validate_json(data)
+    except ValueError:
+        return None
+    return found if found.command == plan.command else None
 
 
 __all__ = ["BatchPlan", "BatchReport", "BatchWork", "find_shards", "finish_batch", "plan_batch", "run_batch"]

@@ -13,12 +13,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.base.hardware import cpu_cores
 from qkv.base.pool import WorkerEvent
 from qkv.base.worker import Work, answer, set_up
 
-PATIENCE = 60  # seconds without a worker until a line says that the cluster has none to give
+SAY_AFTER = 60  # seconds without a worker until a line says that the cluster has none to give
+GIVE_UP_AFTER = 600  # seconds without a replacement for any of the workers, all of which have died
 REACHABLE = 10  # seconds to wait for an answer from the address of a cluster
 
 
@@ -55,7 +56,7 @@ class RayWorkers:
         self.actors: dict[int, Any] = {}
         self.awaited: dict[Any, int] = {}  # worker of each answer that is to come
         self.started = 0
-        self.ready = False  # whether a worker has answered
+        self.ready: set[int] = set()  # workers that have answered
         self.resource = "GPU" if gpus else "CPU"
 
     def start(self) -> int:
@@ -73,7 +74,15 @@ class RayWorkers:
         began, said = time.monotonic(), False
         while not done:
             done, _ = self.ray.wait(list(self.awaited), timeout=1)
-            if not (said or self.ready) and time.monotonic() - began > PATIENCE:
+            if self.ready & {*self.awaited.values()}:  # at work
+                continue
+            waited = time.monotonic() - began
+            if not done and self.ready and waited > GIVE_UP_AFTER:
+                raise QkvError(
+                    f"all workers of the Ray cluster died, and it had no free {self.resource} for others in {waited / 60:.0f} "
+                    "minutes; run the same command again when it has some: what is done is kept"
+                )
+            if not (done or said) and waited > SAY_AFTER:
                 print(f"qkv: waiting for a free {self.resource} of the Ray cluster", file=sys.stderr)
                 said = True
         return [self._event(answered) for answered in done]
@@ -86,7 +95,7 @@ class RayWorkers:
         worker = self.awaited.pop(answered)
         try:
             event = WorkerEvent(worker, self.ray.get(answered))
-            self.ready = True
+            self.ready.add(worker)
             return event
         except self.ray.exceptions.RayError as error:
             # One that cannot be reached may still be alive; what it writes after this is what its successor writes too.

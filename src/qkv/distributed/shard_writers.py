@@ -59,19 +59,15 @@ def _write_records(stream: Any, form: RowOutputs, rows: Iterable[tuple[Chunk, An
     for chunk, outputs in rows:
         # A shard of text has no records of its own.
         records = [{"text": value} for value in chunk.values] if chunk.records is None else chunk.records
-        for record, value, output in zip(records, chunk.values, outputs, strict=True):
+        for number, record, value, output in zip(chunk.numbers, records, chunk.values, outputs, strict=True):
             new = form.fields(value, output)
-            _refuse_existing(record, new)
+            if both := record.keys() & new.keys():
+                raise DataError(f"row {number:,} has a field {min(both)!r} already, which would be replaced; rename it there")
             try:
                 line = json.dumps({**record, **new}, ensure_ascii=False, allow_nan=False).encode()
             except ValueError as error:  # half a character, or a number beyond all numbers
-                raise DataError(f"the record with {str(value)[:40]!r} cannot be written again: {error}") from None
+                raise DataError(f"row {number:,}, with {str(value)[:40]!r}, cannot be written again: {error}") from None
             stream.write(line + b"\n")
-
-
-def _refuse_existing(there: Iterable[str], new: Iterable[str]) -> None:
-    if both := set(there) & set(new):
-        raise DataError(f"has a field {min(both)!r} already, which would be replaced; rename it in the shard")
 
 
 def _write_parquet(stream: Any, form: RowOutputs, rows: Iterable[tuple[Chunk, Any]]) -> None:
@@ -82,11 +78,16 @@ def _write_parquet(stream: Any, form: RowOutputs, rows: Iterable[tuple[Chunk, An
         for chunk, outputs in rows:
             batch = chunk.records
             if writer is None:
-                _refuse_existing(batch.schema.names, types)
+                if both := set(batch.schema.names) & types.keys():
+                    raise DataError(f"has a column {min(both)!r} already, which would be replaced; rename it in the shard")
                 schema = arrow.schema([*batch.schema, *(arrow.field(*one) for one in types.items())], batch.schema.metadata)
                 writer = stack.enter_context(parquet.ParquetWriter(stream, schema))
             new = [form.fields(value, output) for value, output in zip(chunk.values, outputs, strict=True)]
-            columns = [arrow.array([fields[name] for fields in new], kind) for name, kind in types.items()]
+            try:
+                columns = [arrow.array([fields[name] for fields in new], kind) for name, kind in types.items()]
+            except (arrow.ArrowException, UnicodeError) as error:
+                rows_here = f"rows {chunk.numbers[0]:,} to {chunk.numbers[-1]:,}"
+                raise DataError(f"the outputs of {rows_here} cannot be written as Parquet: {error}") from None
             writer.write_batch(arrow.RecordBatch.from_arrays([*batch.columns, *columns], schema=schema))
 
 
@@ -100,12 +101,19 @@ def _arrow_type(arrow: Any, kind: Any) -> Any:
 
 
 def _write_vectors(stream: Any, form: RowOutputs, rows: Iterable[tuple[Chunk, Any]]) -> None:
-    found = [outputs for _, outputs in rows]
-    if not found:
+    header: dict[str, Any] = {}
+    count = 0
+    for _, vectors in rows:
+        if not header:
+            header = np.lib.format.header_data_from_array_1_0(np.ascontiguousarray(vectors))
+            np.lib.format.write_array_header_1_0(stream, header)
+        stream.write(vectors.tobytes())
+        count += len(vectors)
+    if not header:
         raise DataError("has no text to embed; leave it out")
-    vectors = np.concatenate(found)
-    np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(vectors))
-    stream.write(vectors.tobytes())
+    # The header has room for any number of rows.
+    stream.seek(0)
+    np.lib.format.write_array_header_1_0(stream, {**header, "shape": (count, *header["shape"][1:])})
 
 
 @contextlib.contextmanager

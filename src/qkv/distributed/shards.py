@@ -12,6 +12,7 @@ from qkv.text.files import COMPRESSED, read_lines
 from qkv.text.pair import is_decodable
 
 CHUNK = 2048  # rows computed at once; batches of texts of similar length are made among them
+PARQUET_BUFFER = 1 << 20  # bytes read at once, of each column
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 KNOWN = "text (.txt), JSONL (.jsonl) or Parquet (.parquet); text and JSONL may be compressed (.gz, .xz, .zst)"
 VECTORS = ".npy"
@@ -64,6 +65,7 @@ class Chunk(NamedTuple):
     """Some rows of a shard: a value for each, or a tuple of several, and the records that they come from."""
 
     values: list[Any]
+    numbers: list[int]  # of the rows: lines of text and JSONL
     records: Any  # dicts of JSONL, a batch of Parquet, None for text
 
 
@@ -73,7 +75,7 @@ def read_chunks(path: Path, columns: Sequence[str]) -> Iterator[Chunk]:
     if kind == "parquet":
         yield from _parquet_chunks(path, columns)
         return
-    chunk = Chunk([], [] if kind == "jsonl" else None)
+    chunk = Chunk([], [], [] if kind == "jsonl" else None)
     for number, line in enumerate(read_lines(path), 1):
         if line is None:
             raise DataError(f"line {number:,} is not UTF-8 text; convert it with iconv")
@@ -89,9 +91,10 @@ def read_chunks(path: Path, columns: Sequence[str]) -> Iterator[Chunk]:
                 wanted = ", a tab and ".join(columns)
                 raise DataError(f"line {number:,} has {len(cells) - 1} tabs; each line must be {wanted}")
             chunk.values.append(_values(cells, columns, number))
+        chunk.numbers.append(number)
         if len(chunk.values) == CHUNK:
             yield chunk
-            chunk = Chunk([], None if chunk.records is None else [])
+            chunk = Chunk([], [], None if chunk.records is None else [])
     if chunk.values:
         yield chunk
 
@@ -122,17 +125,19 @@ def _parquet_chunks(path: Path, columns: Sequence[str]) -> Iterator[Chunk]:
     arrow, parquet = import_pyarrow()
     number = 0
     try:
-        with parquet.ParquetFile(path) as table:
+        # Pages are read as they are needed, not a whole row group.
+        with parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False) as table:
             names = table.schema_arrow.names
             for name in columns:
                 if name not in names:
                     raise DataError(f"no column {name!r}; there are: {', '.join(names)[:200]}")
             for batch in table.iter_batches(batch_size=CHUNK):
                 rows = zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-                yield Chunk([_values(row, columns, number + index) for index, row in enumerate(rows, 1)], batch)
+                numbers = [*range(number + 1, number + 1 + batch.num_rows)]
+                yield Chunk([_values(row, columns, n) for n, row in zip(numbers, rows, strict=True)], numbers, batch)
                 number += batch.num_rows
             if not number:  # its columns are still to be written
-                yield Chunk([], arrow.RecordBatch.from_pylist([], schema=table.schema_arrow))
+                yield Chunk([], [], arrow.RecordBatch.from_pylist([], schema=table.schema_arrow))
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"cannot be read as Parquet: {str(error).partition(chr(10))[0][:150]}; fetch it again") from None
 

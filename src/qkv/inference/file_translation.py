@@ -18,6 +18,7 @@ from qkv.text.translatable.inline import markup_problem, placeholder_problem
 from qkv.text.translatable.pieces import TextPieces
 
 CHUNK = 512  # texts translated at once
+SHARD_SUFFIXES = {".jsonl", ".ndjson", ".parquet", ".pq"}  # of files that are no documents; batch work translates them
 UNFINISHED = ".qkv-translate.json"  # in a folder of translated files until all are written
 
 
@@ -90,7 +91,8 @@ def plan_files(
     done, broken = 0, list[str]()  # files in which everything has a translation; why others cannot be read
     for path, relative in found:
         if several and file_format is None and format_of(path) is None:
-            plan.skipped.append(f"{path}: unknown format")
+            is_shard = not SHARD_SUFFIXES.isdisjoint(suffix.lower() for suffix in path.suffixes)
+            plan.skipped.append(f"{path}: {'a shard, which --on local translates' if is_shard else 'unknown format'}")
             continue
         try:
             parsed = read_translatable(path, file_format, options)
@@ -110,8 +112,7 @@ def plan_files(
     if done and not plan.files:
         raise AlreadyTranslated(f"everything has a translation in {done:,} of {len(found):,} files; --all translates it again")
     if not plan.files:
-        hint = "; for shards of text, JSONL or Parquet give --on local" if plan.skipped else ""
-        raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}{hint}")
+        raise DataError(f"no file to translate; {plan.skipped[0] if plan.skipped else 'the folder is empty'}")
     if plan.folder is not None:
         command = [fingerprint, all_segments, file_format, options, *(f"{file.path} {digest(file.path)}" for file in plan.files)]
         plan.fingerprint = hashlib.blake2b(repr(command).encode(), digest_size=16).hexdigest()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from qkv.base.hardware import choose_device
-from qkv.data.cache import cached_digest
+from qkv.data.cache import cached_digests
 from qkv.data.corpora import Tokenizers
 from qkv.data.encoded import EncodedExamples
 from qkv.data.labelled import BatchShape, LabelledBatches, in_order
@@ -148,7 +148,7 @@ def prepare(recipe: FinetuningRecipe[Any, Any], run: Path, progress: Progress, a
     if labels:
         check_labels([*dev, *test], labels)
         _show_labels(labels, train, task.suspected_headers(train), progress)
-    texts = [cached_digest(path) for pattern in data.train for path in find_input_files(pattern)]
+    texts = cached_digests([path for pattern in data.train for path in find_input_files(pattern)])
     check_texts(run, texts, accept_changes)
     tokenizer = tokenizer_for(recipe.model, _tokenizer(recipe, run, train, progress))
     parts = [ExampleSplit(part, task.encode(part, tokenizer, data, labels)) for part in (train, dev, test) if part]

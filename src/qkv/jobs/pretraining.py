@@ -13,7 +13,7 @@ from torch import nn
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_device
-from qkv.data.cache import cached_digest
+from qkv.data.cache import cached_digests
 from qkv.data.corpora import Tokenizers
 from qkv.data.documents import Documents, tokenise_documents
 from qkv.data.held_out import hold_out
@@ -150,7 +150,7 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     config = recipe.data
     files, dev_files = find_document_files(config.text), find_document_files(config.dev)
     load_segmenter(config.units)  # a missing package is reported before the work
-    texts = [cached_digest(file) for file in files]
+    texts = cached_digests(files)
     check_texts(run, texts, accept_changes)
     saved = load_tokenizers(run)
     tokenizer = saved.source if saved else cached_tokenizer(recipe, files, progress)
@@ -213,7 +213,7 @@ def cached_tokenizer(recipe: PretrainingRecipe[Any, Any], files: list[WholeFile]
         return _make_tokenizer(recipe, files, progress)
     content = [
         recipe.tokenizer.model_dump(mode="json"),
-        [cached_digest(file) for file in files],
+        cached_digests(files),
         recipe.objective.whole_documents,
     ]
 

@@ -30,24 +30,21 @@ class Tally:
         else:
             self._sums[name] = added
 
-    def sums(self) -> list[Tensor]:
-        """Return the tensors of all sums and counts, (2,) each, in the order of first use; several processes add them up."""
-        return list(self._sums.values())
-
     def copy(self) -> dict[str, Tensor]:
-        """Return a copy of all sums, for `restore`."""
+        """Return a copy of all sums with their counts, (2,) each, for `restore`."""
         return {name: pair.clone() for name, pair in self._sums.items()}
 
     def restore(self, sums: dict[str, Tensor]) -> None:
         """Set all sums to those of a copy, in place; sums that it does not have to zero."""
         for name, pair in self._sums.items():
             pair.copy_(sums[name]) if name in sums else pair.zero_()
+        self._sums |= {name: pair.clone() for name, pair in sums.items() if name not in self._sums}
 
     def read(self) -> dict[str, float]:
         """Return the means since the last call, without those of nothing, and set all to zero."""
         if not self._sums:
             return {}
-        found = torch.stack(self.sums()).tolist()
+        found = torch.stack([*self._sums.values()]).tolist()
         for pair in self._sums.values():
             pair.zero_()
         return {name: total / count for name, (total, count) in zip(self._sums, found, strict=True) if count}

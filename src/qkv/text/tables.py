@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from qkv.base.errors import ConfigError, DataError
+from qkv.base.urls import BLOCK
 from qkv.text.files import COMPRESSED, read_lines
 from qkv.text.input_files import InputFile
 from qkv.text.pair import UNDECODABLE, SideNames, TextPair, is_decodable
@@ -171,7 +172,8 @@ def read_parquet(path: InputFile, columns: SideNames, languages: SideNames) -> I
     if path.suffix in COMPRESSED:
         raise DataError(f"{path}: Parquet has its own compression; decompress the {path.suffix} first")
     try:
-        with path.open("rb") as file, parquet.ParquetFile(file) as table:
+        # Pages are read as they are needed, not a whole row group.
+        with path.open("rb") as file, parquet.ParquetFile(file, buffer_size=BLOCK, pre_buffer=False) as table:
             yield from _parquet_pairs(path, table, columns, languages)
     except (arrow.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0][:150]

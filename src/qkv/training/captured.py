@@ -3,6 +3,9 @@
 Everything that differs from update to update lies in tensors that the graph reads: the batch, its number of labels, the learning
 rate and the seed of random draws. The exchange of gradients between processes is recorded too. Batches of packed rows all have
 one layout. Rows of one text each come in several widths, and each width has its own graph.
+
+Processes agree after each recording, not after each recorded update: while one records, nothing is sent, so that none waits for
+one whose memory runs out; and a graph allocates nothing when it is launched.
 """
 
 import contextlib

@@ -7,8 +7,6 @@ of their own.
 
 import contextlib
 import errno
-import os
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from qkv.base.errors import QkvError
-from qkv.base.files import atomic_folder, digest, flush, partial_path, write_error
+from qkv.base.files import atomic_folder, delete_folder, digest, flush, partial_path, write_error, writer_name
 from qkv.training import checkpoints, distributed
 from qkv.training.progress import Progress
 
@@ -33,7 +31,8 @@ class CheckpointWriter:
 
     def __init__(self, run: Path, rank: int, world_size: int):
         self.run, self.rank, self.world_size = run, rank, world_size
-        self.group: Any = dist.new_group(backend="gloo", timeout=distributed.PATIENCE) if world_size > 1 else None
+        self.group: Any = dist.new_group(backend="gloo", timeout=distributed.LONGEST_WAIT) if world_size > 1 else None
+        self.name = distributed.broadcast_text(writer_name())  # under which all processes write
         self.thread: threading.Thread | None = None
         self.error: BaseException | None = None
         self.pinned: dict[tuple[str, str], Tensor] = {}  # host memory that a GPU copies to at full speed
@@ -74,7 +73,9 @@ class CheckpointWriter:
     def abandon(self) -> None:
         """Delete the checkpoint that is being written, if there is one, and wait for nothing."""
         if self.thread is not None and self.rank == 0:
-            shutil.rmtree(partial_path(self.folder), ignore_errors=True)
+            # It takes another name first, so that the thread cannot give it the checkpoint's while files are missing in it.
+            with contextlib.suppress(OSError):
+                delete_folder(partial_path(self.folder, self.name))
 
     @contextlib.contextmanager
     def finished(self) -> Iterator[None]:
@@ -122,18 +123,17 @@ class CheckpointWriter:
 
     def write_other_part(self, files: Files) -> None:
         """Write a part into the folder that the first process has made."""
-        process = self.announce_folder(False)
-        if process < 0:
+        if not self.announce_folder(False):
             raise distributed.OtherProcessFailedError
-        self.write_part(partial_path(self.folder, process), files)
+        self.write_part(partial_path(self.folder, self.name), files)
 
-    def announce_folder(self, made: bool) -> int:
-        """Return the number of the first process, in whose folder all write; -1 if it could not make one."""
+    def announce_folder(self, made: bool) -> bool:
+        """Return whether the first process has made the folder in which all write."""
         if self.group is None:
-            return 0
-        number = torch.tensor(os.getpid() if made else -1)
-        dist.broadcast(number, 0, group=self.group)
-        return int(number)
+            return made
+        answer = torch.tensor(int(made))
+        dist.broadcast(answer, 0, group=self.group)
+        return bool(answer)
 
     def write_part(self, aside: Path, files: Files) -> dict[str, str]:
         """Write this process's part of each file. -> the digests of all parts of all files."""

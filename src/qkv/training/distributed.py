@@ -6,6 +6,7 @@ so that nobody waits for a GPU to send one. Every function works in a single pro
 
 import contextlib
 import ctypes
+import json
 import os
 import platform
 import signal
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError, QkvError
 
-PATIENCE = timedelta(hours=6)  # the other processes wait while the first one prepares data or validates
+LONGEST_WAIT = timedelta(hours=6)  # the other processes wait while the first one prepares data or validates
 SET_PARENT_DEATH_SIGNAL = 1  # of Linux' prctl
 
 
@@ -59,7 +60,7 @@ def init_processes() -> tuple[int, int]:
         _end_with_agent()
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=LONGEST_WAIT)
         _compare_versions()
     return dist.get_rank(), world_size
 
@@ -151,6 +152,28 @@ def all_reduce_sum(tensor: Tensor) -> Tensor:
     if dist.is_initialized():
         dist.all_reduce(tensor)
     return tensor
+
+
+def gather_names(names: list[str]) -> list[str]:
+    """Return the names that any process has, sorted."""
+    if not dist.is_initialized():
+        return sorted(names)
+    data = json.dumps(names).encode()
+    (size,) = all_reduce_max([len(data)])
+    own = torch.tensor([*data.ljust(size)], dtype=torch.uint8)
+    found = [torch.zeros_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, own)
+    return sorted({name for one in found for name in json.loads(bytes(one.tolist()))})
+
+
+def sum_tally(tally: Any, device: torch.device | str = "cpu") -> None:
+    """Replace the sums of an objective's tally by those over all processes; some of them may lack some names."""
+    own: dict[str, Tensor] = tally.copy()
+    names = gather_names([*own])
+    if names:
+        nothing = torch.zeros(2, dtype=torch.float64, device=device)
+        total = all_reduce_sum(torch.stack([own.get(name, nothing) for name in names]))
+        tally.restore(dict(zip(names, total, strict=True)))
 
 
 # Agreement

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from qkv.training import distributed
 
-BUCKET = 25 << 20  # bytes: large enough for full bandwidth, small enough to overlap; torch's own choice for DDP
+BUCKET_BYTES = 25 << 20  # large enough for full bandwidth, small enough to overlap; torch's own choice for DDP
 
 
 class Bucket:
-    """Parameters whose gradients travel as one message; afterwards their gradients are views of it."""
+    """Parameters whose gradients are views of one message."""
 
     def __init__(self, parameters: list[Tensor]):
         self.parameters = parameters
@@ -25,19 +25,18 @@ class Bucket:
         pieces = self.flat.split([p.numel() for p in parameters])
         self.views = [piece.view_as(p) for piece, p in zip(pieces, parameters, strict=True)]
 
-    def fill(self) -> None:
-        """Copy the gradients into the message; a missing one counts as zero."""
+    def clear(self) -> None:
+        """Make all gradients zero; backward passes add to them in place."""
+        self.flat.zero_()
         for parameter, view in zip(self.parameters, self.views, strict=True):
-            view.zero_() if parameter.grad is None else view.copy_(parameter.grad)
-            if parameter.grad is not None:
-                parameter.grad = view
+            parameter.grad = view
 
 
 class GradientExchange:
     """Sums the gradients of all processes.
 
-    Before the last backward pass of an update comes `start`, after it `finish`; a hook on each parameter sends a bucket as soon
-    as its gradients are complete.
+    An update begins with `clear`. Before its last backward pass comes `start`, after it `finish`; a hook on each parameter sends
+    a bucket as soon as its gradients are complete. Gradients lie in the buckets only, also between micro-batches.
     """
 
     def __init__(self, parameters: Sequence[Tensor]):
@@ -46,11 +45,13 @@ class GradientExchange:
         self.messages: list[Any] = []  # under way
         self.bytes = 0  # sent by this process so far, as counted by the sizes of messages
         self.arrived: list[int] = []  # numbers of the parameters whose gradients are complete, in order
+        self.present: set[int] = set()  # ids of the parameters that have had a gradient since `clear`
         self.started = self.ordered = False
         # The last layers' gradients come first; after the first update the order is known.
         self.make_buckets(reversed(range(len(self.parameters))))
         for parameter in self.parameters:
             parameter.register_post_accumulate_grad_hook(self.gradient_complete)
+        self.clear()
 
     def make_buckets(self, order: Iterable[int]) -> None:
         """Deal the parameters into buckets of one dtype each, in this order."""
@@ -58,13 +59,21 @@ class GradientExchange:
         size = 0
         for parameter in (self.parameters[number] for number in order):
             own = parameter.numel() * parameter.element_size()
-            if not dealt or size + own > BUCKET or dealt[-1][0].dtype != parameter.dtype:
+            if not dealt or size + own > BUCKET_BYTES or dealt[-1][0].dtype != parameter.dtype:
                 dealt.append([])
                 size = 0
             dealt[-1].append(parameter)
             size += own
         self.buckets = [Bucket(parameters) for parameters in dealt]
         self.bucket_of = {id(p): number for number, bucket in enumerate(self.buckets) for p in bucket.parameters}
+
+    def clear(self) -> None:
+        """Make all gradients zero, and forget an exchange that was not finished."""
+        for bucket in self.buckets:
+            bucket.clear()
+        self.present.clear()
+        self.messages = []
+        self.started = False
 
     def start(self, loss: Tensor) -> None:
         """Begin the exchange of an update: the next backward pass is its last one. The loss becomes the sum of all losses."""
@@ -76,12 +85,12 @@ class GradientExchange:
 
     def gradient_complete(self, parameter: Tensor) -> None:
         """Send the buckets that are complete with this gradient, in their order."""
+        self.present.add(id(parameter))
         if not self.started:
             return
         self.arrived.append(self.index[id(parameter)])
         self.missing[self.bucket_of[id(parameter)]] -= 1
         while self.sent < len(self.buckets) and not self.missing[self.sent]:
-            self.buckets[self.sent].fill()
             self.send_bucket()
 
     def send_bucket(self) -> None:
@@ -94,19 +103,22 @@ class GradientExchange:
         self.bytes += message.numel() * message.element_size()
         self.messages.append(dist.all_reduce(message, async_op=True))
 
-    def finish(self, failed: bool = False) -> None:
-        """Send the buckets that are left and wait for all. A process that failed before or in its last backward pass sends
-        what is in them."""
+    def finish(self) -> None:
+        """Send the buckets that are left and wait for all; a parameter without a gradient here has None then.
+
+        A process that failed before or in its last backward pass sends what is in the buckets.
+        """
         if not self.started:
             self.start(self.buckets[0].flat.new_zeros(()))
         while self.sent < len(self.buckets):
-            if not failed:
-                self.buckets[self.sent].fill()
             self.send_bucket()
         for message in self.messages:
             message.wait()
         self.messages = []
         self.started = False
+        for parameter in self.parameters:
+            if id(parameter) not in self.present:
+                parameter.grad = None
 
     def agree(self, trouble: int) -> int:
         """Return the worst trouble of any process. Without one, take over gradients that only other processes have."""

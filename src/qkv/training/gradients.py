@@ -56,7 +56,7 @@ class GradientAccumulator:
                 fit = TOO_LARGE if self.micro_batches < batch.rows else HOPELESS
             worst = fit
             if self.exchange:
-                self.exchange.finish(failed=fit != FITS)
+                self.exchange.finish()
                 worst = self.exchange.agree(fit)
             if worst == FITS:
                 return loss
@@ -110,9 +110,19 @@ class GradientAccumulator:
         loss.backward()
 
     def zero_grad(self) -> None:
-        """Remove all gradients."""
+        """Remove all gradients, or make them zero where they are exchanged."""
+        if self.exchange:
+            self.exchange.clear()
+            return
         for parameter in self.parameters:
             parameter.grad = None
+
+    def release(self) -> None:
+        """Free the memory of the gradients; no other update is made."""
+        if self.exchange:
+            self.exchange.buckets = []  # hooks on the parameters keep the exchange itself
+        self.exchange = None
+        self.zero_grad()
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -45,8 +45,8 @@ PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of the
 class TrainingObjective(Protocol):
     """A training task: `loss(model, *inputs of a batch)` returns the sum of the losses over all labels.
 
-    An objective with more to report has a `tally` whose `read()` returns means since the last call, and whose `sums()` are the
-    tensors behind them. One whose loss changes during training has `progress`, which becomes a tensor with the fraction of the
+    An objective with more to report has a `tally` whose `read()` returns means since the last call, and whose `copy()` returns
+    the sums behind them. One whose loss changes during training has `progress`, which becomes a tensor with the fraction of the
     updates that are done.
     """
 
@@ -200,7 +200,7 @@ class Trainer:
         return self.apply_gradients(loss)
 
     def recording_failed(self, message: str) -> None:
-        """Drop the gradients of an update that could not be recorded, and tell the user."""
+        """Drop the gradients of an update that could not be recorded, and what it has not sent; tell the user."""
         self.gradients.zero_grad()
         self.progress.warn(message)
 
@@ -305,14 +305,7 @@ class Trainer:
         """Return the means that the objective reports since the last call, over all processes."""
         tally: Any = self.objective.tally  # type: ignore[attr-defined]
         if self.world_size > 1:
-            sums = tally.sums()
-            (count,) = distributed.all_reduce_max([len(sums)])  # a process that has had no rows has none
-            total = torch.zeros(count, 2, dtype=torch.float64, device=self.device)
-            for summed, own in zip(total, sums, strict=False):
-                summed.copy_(own)
-            distributed.all_reduce_sum(total)
-            for summed, own in zip(total, sums, strict=False):
-                own.copy_(summed)
+            distributed.sum_tally(tally, self.device)
         return tally.read()
 
     def measure_health(self) -> dict[str, Any]:
@@ -381,7 +374,7 @@ class Trainer:
     def release(self) -> None:
         """Free the memory that only updates need: recorded graphs, gradients, the start's weights and the optimiser's state."""
         self.recorder = self.probed = self.penalty = None
-        self.gradients.zero_grad()
+        self.gradients.release()
         self.optimiser.state.clear()
         self.weights.release()
         if self.device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Shards: the texts of a corpus in several folders of the cache, opened (and fetched, if the cache is elsewhere) as needed."""
+"""Token shards: the texts of a corpus in several folders of the cache, opened (and fetched from a remote cache) as needed."""
 
 import resource
 import threading
@@ -21,8 +21,8 @@ FETCHED_AT_ONCE = 8  # files
 BLOCK = 1 << 20  # texts that are looked up at once
 
 
-class Shards:
-    """The shards of a corpus, as its index lists them: each with its key, its sizes and the fingerprints of its files."""
+class TokenShards:
+    """The token shards of a corpus, as its index lists them: each with its key, its sizes and the fingerprints of its files."""
 
     def __init__(self, entries: Sequence[dict[str, Any]]):
         self.entries = list(entries)
@@ -42,7 +42,7 @@ class Shards:
             return {
                 name: TokenTexts(self.map(0, f"{name}.ids"), self.map(0, f"{name}.ends")) for name in self.entries[0]["kinds"]
             }
-        return {name: ShardedTexts(self, name) for name in self.entries[0]["kinds"]}
+        return {name: JoinedTexts(self, name) for name in self.entries[0]["kinds"]}
 
     def map(self, number: int, file: str) -> np.ndarray:
         """Map a file of a shard into memory; the first time, its fingerprint is compared."""
@@ -52,8 +52,9 @@ class Shards:
                 return self._mapped[number, file]
         entry = self.entries[number]
         name, _, ending = file.rpartition(".")
+        kind = entry["kinds"][name] if ending == "ids" else np.int64
         fingerprint = None if (number, file) in self._compared else entry["files"][file]
-        found = map_file(self.parts[number].file(file, fingerprint), entry["kinds"][name] if ending == "ids" else np.int64)
+        found = self.parts[number].open(file, lambda path: map_file(path, kind), fingerprint)
         with self._lock:
             if not self.remote:
                 self._compared.add((number, file))
@@ -69,10 +70,10 @@ class Shards:
                 list(pool.map(lambda number: self.map(number, file), numbers))
 
 
-class ShardedTexts(Texts):
+class JoinedTexts(Texts):
     """One column of texts over all shards."""
 
-    def __init__(self, shards: Shards, column: str):
+    def __init__(self, shards: TokenShards, column: str):
         self.shards, self.column = shards, column
         self.bounds = np.cumsum([0, *shards.texts])  # the first text of each shard, and the number of all
         self.offsets = np.cumsum([0, *(int(entry["tokens"][column]) for entry in shards.entries)])  # the same in tokens

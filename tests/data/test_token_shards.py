@@ -1,6 +1,8 @@
 """Shards: texts, batches and resuming are those of one array; a window reads few shards at a time, and every pair once."""
 
+import os
 import resource
+import threading
 import tracemalloc
 from itertools import islice, pairwise
 from pathlib import Path
@@ -11,21 +13,22 @@ import pytest
 from object_store import BUCKET, BUSY, FORBIDDEN, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
-from qkv.data import copies, tokenised_pairs, tokens
+from qkv.data import cache, copies, store, token_shards, tokenised_pairs
 from qkv.data.batches import START, Batches, Position
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import Tokenizers, check_corpus
 from qkv.data.documents import tokenise_documents
 from qkv.data.order import Order
-from qkv.data.shards import SHARDS, Shards
 from qkv.data.store import Part
+from qkv.data.token_shards import SHARDS, TokenShards
 from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, make_shards, tokenise_corpus
-from qkv.data.tokens import TokenPairs
+from qkv.data.tokens import TokenPairs, map_file
 from qkv.data.workers import Work
 from qkv.text import documents, pieces
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.documents import find_document_files
+from qkv.text.input_files import UrlFile
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 
 LINES = [f"{'a b c '[: 2 * (number % 3) + 1]}{number}\t{number} x" for number in range(300)]
@@ -163,6 +166,55 @@ def test_a_corpus_on_a_store_gives_the_same_batches(
     assert sum(path.stat().st_size for path in kept) < 1000 + max(path.stat().st_size for path in kept)
 
 
+def test_a_copy_that_is_deleted_before_it_is_opened_is_fetched_again(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process deletes it, to stay within the bound."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    (tmp_path / "train.tsv").write_text("\n".join(LINES) + "\n")
+    deleted = []
+
+    def delete_first(path: Path, kind: object) -> np.ndarray:
+        if path.name not in deleted:
+            deleted.append(path.name)
+            path.unlink()
+        return map_file(path, kind)
+
+    monkeypatch.setattr(token_shards, "map_file", delete_first)
+    made = tokenised(str(tmp_path / "train.tsv"), tokenizers)
+    assert made.pairs.source.gather(np.arange(300)).size and {"source.ids", "target.ends"} <= {*deleted}
+
+
+def test_a_store_is_asked_for_many_small_things_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    files = [f"memory://{tmp_path.name}/run/{name}" for name in "abc"]
+    for file in files:
+        urls.write_object(file, file.encode())
+    all_ask = threading.Barrier(3, timeout=10)  # breaks if one is asked for before another
+    for room, name in (store, "read_bytes"), (copies, "find_info"), (cache, "find_info"):
+        monkeypatch.setattr(room, name, lambda url, ask=getattr(urls, name): (all_ask.wait(), ask(url))[1])
+    assert store.find_metas([store.Part("shards", key) for key in "abc"]) == [None] * 3
+    folder = copies.local_folder(f"memory://{tmp_path.name}/run")
+    assert [path.read_text() for path in sorted(folder.iterdir())] == files
+    assert len({*cache.cached_digests([UrlFile(file) for file in files])}) == 3
+
+
+def test_a_copied_run_in_use_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    monkeypatch.setenv(copies.BOUND, "1e-9")
+    for run in "one", "two":
+        urls.write_object(f"memory://{tmp_path.name}/{run}/model", run.encode())
+    one = copies.local_folder(f"memory://{tmp_path.name}/one")
+    two = copies.local_folder(f"memory://{tmp_path.name}/two")
+    assert (one / "model").read_text() == "one" and (two / "model").read_text() == "two"
+    os.close(copies._held.pop(one))  # its process has ended
+    copies.delete_copies(two)
+    assert not one.exists() and (two / "model").exists()
+
+
 def test_a_damaged_or_missing_shard_is_one_line_and_is_made_again(
     remote: str, store: ObjectStore, tokenizers: Tokenizers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,12 +252,11 @@ def sharded_pairs(shards: int, size: int) -> TokenisedCorpus:
 
         part.make(fill)
         entries.append({"key": part.key, **(part.meta() or {})})
-    return TokenisedCorpus(TokenPairs(**Shards(entries).columns()), 0, 0, (1, 1), [size] * shards)
+    return TokenisedCorpus(TokenPairs(**TokenShards(entries).columns()), 0, 0, (1, 1), [size] * shards)
 
 
 @pytest.mark.parametrize("window", [None, 500])
 def test_training_holds_nothing_for_each_pair(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_BLOCK", 1 << 12)
     monkeypatch.setattr(tokenised_pairs, "SAMPLED_PAIRS", 1000)
     first(make_batches(sharded_pairs(8, 16), window), 1)  # imports what is imported late
     peaks = []
