@@ -24,7 +24,7 @@ from qkv.data.token_shards import SHARDS, TokenShards
 from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, make_shards, tokenise_corpus
 from qkv.data.tokens import TokenPairs, map_file
 from qkv.data.workers import Work
-from qkv.text import documents, pieces
+from qkv.text import documents, input_files, pieces
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.documents import find_document_files
@@ -193,12 +193,15 @@ def test_a_store_is_asked_for_many_small_things_at_once(tmp_path: Path, monkeypa
     for file in files:
         urls.write_object(file, file.encode())
     all_ask = threading.Barrier(3, timeout=10)  # breaks if one is asked for before another
-    for room, name in (store, "read_bytes"), (copies, "find_info"), (cache, "find_info"):
+    for room, name in (store, "read_bytes"), (copies, "find_info"), (cache, "find_info"), (input_files, "find_info"):
         monkeypatch.setattr(room, name, lambda url, ask=getattr(urls, name): (all_ask.wait(), ask(url))[1])
     assert store.find_metas([store.Part("shards", key) for key in "abc"]) == [None] * 3
     folder = copies.local_folder(f"memory://{tmp_path.name}/run")
     assert [path.read_text() for path in sorted(folder.iterdir())] == files
     assert len({*cache.cached_digests([UrlFile(file) for file in files])}) == 3
+    assert pieces.cut_files(pieces.cut_lines, [UrlFile(file) for file in files]) == [
+        [pieces.CorpusPiece((file,))] for file in files
+    ]
 
 
 def test_a_copied_run_in_use_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

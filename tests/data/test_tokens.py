@@ -157,3 +157,12 @@ def test_sources_are_exchanged_among_some_pairs(count: int, most: int, chosen: i
     assert not any(one == other for one, other in zip(lists(own.source), lists(exchanged.source), strict=True))
     for each in (own, exchanged):
         assert each.head is not None and list(map(len, lists(each.head))) == list(map(len, lists(each.source)))
+
+
+def test_a_folder_that_another_machine_writes_is_not_touched(tmp_path: Path) -> None:
+    """Locks may hold for one machine only, where several share the cache."""
+    other = tmp_path / "shards" / ".cache.another-machine.1.partial"
+    other.mkdir(parents=True)
+    with cache.lock_folder(tmp_path / "shards" / "cache"):
+        write_pairs(tmp_path / "shards" / "cache", PAIRS, (1 << 16, 100))
+    assert other.exists()

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_file, digest
+from qkv.base.storage_errors import MissingObjectError, describe, find_refusal, local_error
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -29,9 +30,6 @@ FIRST_WAIT = 0.5  # seconds before the second try; each further wait is twice as
 AT_ONCE = 32  # requests for small things
 TIMEOUT = 60  # seconds without a byte, after which a request has failed
 EXTRAS = {"s3": "cluster", "s3a": "cluster"}  # extras of qkv that bring a protocol's package, beside `data`
-RIGHTS_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError", "NoAuthTokenError")
-# Packages whose errors are those of a request.
-CLIENT_PACKAGES = ("aiohttp", "aiobotocore", "botocore", "gcsfs", "google", "requests", "urllib3")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # of two letters or more: C:// is a drive
 
 
@@ -64,7 +62,7 @@ def open_binary(location: Location, block: int | None = None) -> BinaryIO:
     try:
         return Path(location).open("rb")
     except OSError as error:
-        raise _local_error(location, error) from None
+        raise local_error(location, error) from None
 
 
 def read_bytes(location: Location) -> bytes:
@@ -81,8 +79,10 @@ def read_files(folder: Location) -> dict[str, bytes]:
     return dict(zip(map(file_name, files), ask_at_once(read_bytes, files), strict=True))
 
 
-def ask_at_once(ask: Callable[[S], T], items: Sequence[S]) -> list[T]:
-    """Ask for many small things at the same time, for a store takes long to answer and serves many."""
+def ask_at_once(ask: Callable[[S], T], items: Sequence[S], remote: bool = True) -> list[T]:
+    """Ask for many small things at the same time, for a store takes long to answer and serves many; a disk one by one."""
+    if not remote:
+        return list(map(ask, items))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(ask, items))
 
@@ -116,7 +116,7 @@ def find_info(location: Location) -> ObjectInfo:
         try:
             return ObjectInfo(Path(location).stat().st_size, digest(Path(location)))
         except OSError as error:
-            raise _local_error(location, error) from None
+            raise local_error(location, error) from None
     return _object_info(_request(str(location), _fresh_info))
 
 
@@ -168,10 +168,6 @@ def delete_object(location: Location) -> None:
         return
     with contextlib.suppress(MissingObjectError):
         _request(str(location), lambda system, path: system.rm_file(path))
-
-
-class MissingObjectError(StorageError):
-    """There is no file or object at a location."""
 
 
 class _RemoteFile(io.RawIOBase):
@@ -246,38 +242,11 @@ def _request(url: str, ask: Callable[[Any, str], T]) -> T:
         try:
             return ask(system, path)
         except Exception as error:
-            refusal = _refusal(url, error)
+            refusal = find_refusal(url, error)
             if refusal is not None:
                 raise refusal from None
             last = error
-    raise StorageError(f"{url}: not reached in {TRIES} tries: {_describe(last)}; run the same command again later") from None
-
-
-def _refusal(url: str, error: Exception) -> StorageError | None:
-    """Return the line for an error that another try would meet again; None for a transient one. A bug is raised as it is."""
-    # fsspec calls every failed answer of the web a missing file.
-    if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception) and _is_client(error.__cause__):
-        error = error.__cause__
-    status = getattr(error, "status", None) or getattr(error, "code", None)
-    if isinstance(error, FileNotFoundError) or status == 404 or "bucket does not exist" in str(error):
-        return MissingObjectError(f"{url}: no such file")
-    if isinstance(error, IsADirectoryError | NotADirectoryError):
-        return MissingObjectError(f"{url}: is a folder, a file is wanted")
-    if isinstance(error, PermissionError) or status in (401, 403) or type(error).__name__ in RIGHTS_ERRORS:
-        return StorageError(f"{url}: no rights there: {_describe(error)}; check the credentials (docs/scale.md)")
-    if isinstance(status, int) and 400 <= status < 500 and status not in (408, 429):
-        return StorageError(f"{url}: refused: {_describe(error)}")
-    if isinstance(error, OSError | EOFError) or _is_client(error):
-        return None
-    raise error
-
-
-def _is_client(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in CLIENT_PACKAGES
-
-
-def _describe(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    raise StorageError(f"{url}: not reached in {TRIES} tries: {describe(last)}; run the same command again later") from None
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -298,9 +267,9 @@ def _file_system(url: str) -> tuple[Any, str]:
         system, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
         package = f"'qkv[{EXTRAS[protocol]}]'" if protocol in EXTRAS else "the package that its message names"
-        raise StorageError(f"{url}: {protocol}:// needs another package: {_describe(error)}; pip install {package}") from None
+        raise StorageError(f"{url}: {protocol}:// needs another package: {describe(error)}; pip install {package}") from None
     except ValueError as error:
-        raise StorageError(f"{url}: {_describe(error)}; give s3://, gs://, https:// or a local path") from None
+        raise StorageError(f"{url}: {describe(error)}; give s3://, gs://, https:// or a local path") from None
     if protocol in ("s3", "s3a"):
         system.retries = 1
     return system, path
@@ -320,11 +289,3 @@ def _list_local(path: Path) -> list[str]:
 def _is_file(path: Path) -> bool:
     """Return whether a path is a file, or a link to one that is gone, which is to be reported when it is read."""
     return path.is_file() or (path.is_symlink() and not path.exists())
-
-
-def _local_error(location: Location, error: OSError) -> StorageError:
-    if isinstance(error, FileNotFoundError):
-        return MissingObjectError(f"{location}: no such file")
-    if isinstance(error, PermissionError):
-        return StorageError(f"{location}: not allowed to read it; change its permissions")
-    return StorageError(f"{location}: cannot be read: {error.strerror or error}")

@@ -5,7 +5,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qkv.base.files import PARTIAL, atomic_file, digest, write_error
+from qkv.base.files import atomic_file, digest, write_error
 from qkv.base.urls import ask_at_once, find_info, is_url
 from qkv.text.input_files import UrlFile, WholeFile
 
@@ -47,8 +46,6 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise write_error(path, error) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in folder.parent.glob(f".{folder.name}.*{PARTIAL}"):  # left by a process that was killed
-            shutil.rmtree(left, ignore_errors=True)
         yield
 
 
@@ -82,8 +79,7 @@ def cached_digest(path: WholeFile) -> str:
 
 def cached_digests(paths: Sequence[WholeFile]) -> list[str]:
     """Return the digests of several files; stores are asked for theirs at the same time."""
-    remote = any(isinstance(path, UrlFile) for path in paths)
-    return ask_at_once(cached_digest, paths) if remote else [cached_digest(path) for path in paths]
+    return ask_at_once(cached_digest, paths, any(isinstance(path, UrlFile) for path in paths))
 
 
 def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:

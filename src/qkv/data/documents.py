@@ -20,7 +20,7 @@ from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
 from qkv.text.input_files import WholeFile
-from qkv.text.pieces import CorpusPiece, lines_before
+from qkv.text.pieces import CorpusPiece, cut_files, lines_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
 
@@ -127,7 +127,7 @@ def make_document_shards(
 
     When none is, the index is written. Thorough work reads those that are there, and makes damaged ones again.
     """
-    pieces = [(number, piece) for number, file in enumerate(files) for piece in cut_documents(file)]
+    pieces = [(number, piece) for number, found in enumerate(cut_files(cut_documents, files)) for piece in found]
     how = [tokenizer.fingerprint(), *_options(units, whole)]
     digests = cached_digests(files)
     parts = []

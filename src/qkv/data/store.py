@@ -112,4 +112,4 @@ def find_missing(parts: Sequence[Part], thorough: bool = False) -> set[int]:
 
 def find_metas(parts: Sequence[Part]) -> list[dict[str, Any] | None]:
     """Return what the last file of each part says, None where one is missing or damaged."""
-    return ask_at_once(Part.meta, parts) if any(part.remote for part in parts) else [part.meta() for part in parts]
+    return ask_at_once(Part.meta, parts, any(part.remote for part in parts))

@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from qkv.base.errors import DataError
+from qkv.base.urls import ask_at_once
 from qkv.text.corpus import (
     ONE_FILE,
     TABLES,
@@ -23,7 +24,7 @@ from qkv.text.corpus import (
     with_prefix,
 )
 from qkv.text.files import COMPRESSED
-from qkv.text.input_files import FilePiece, InputFile, WholeFile, file_size, input_file
+from qkv.text.input_files import FilePiece, InputFile, UrlFile, WholeFile, file_size, input_file
 from qkv.text.pair import SideNames, TextPair
 from qkv.text.table_layout import detect_layout
 from qkv.text.tables import first_fields, read_jsonl, read_table
@@ -70,7 +71,13 @@ def cut_corpus(
             lines = format_of_two(*files, corpus) == "lines" and all(map(is_long, files))
             found += _pieces(files, (cut_two or cut_aligned)(*files) if lines else [])
         return found
-    return [piece for file in corpus_files(corpus) for piece in _cut_file(file, corpus, languages, trees)]
+    of_files = cut_files(lambda file: _cut_file(file, corpus, languages, trees), corpus_files(corpus))
+    return [piece for pieces in of_files for piece in pieces]
+
+
+def cut_files(cut: Callable[[WholeFile], list[CorpusPiece]], files: Sequence[WholeFile]) -> list[list[CorpusPiece]]:
+    """Return the pieces of each file; stores are asked for sizes at the same time."""
+    return ask_at_once(cut, files, any(isinstance(file, UrlFile) for file in files))
 
 
 def _cut_file(file: WholeFile, corpus: ParallelCorpusConfig, languages: SideNames, trees: bool) -> list[CorpusPiece]:
