@@ -17,7 +17,7 @@ from pathlib import Path
 
 WORDS = 20_000  # of each language
 DUPLICATES = 10  # every so many pairs, one repeats another
-FOLLOWED_EVERY = 0.5  # seconds
+FOLLOWED_EVERY = 0.1  # seconds
 
 
 def write_corpus(path: Path, pairs: int) -> None:

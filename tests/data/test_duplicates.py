@@ -2,14 +2,19 @@
 
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qkv.base.errors import DataError
 from qkv.data import checked_pieces, duplicates, workers
 from qkv.data.cache import cache_folder
-from qkv.data.corpora import CheckedCorpus, check_corpus
+from qkv.data.checked_pieces import HASHES, LINES, OVERLAPS, PAIRS, PIECES, ROWS
+from qkv.data.corpora import CheckedCorpus, CheckedPiece, check_corpus
+from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
+from qkv.data.store import Part
 from qkv.data.workers import Work
 from qkv.text import pieces
 from qkv.text.check import DUPLICATE, OVERLAP, CheckConfig, CheckReport, check_pairs, pair_hashes, text_hash
@@ -92,7 +97,7 @@ def test_processes_change_nothing_and_hand_on_errors(tmp_path: Path, monkeypatch
     assert {path.relative_to(cache_folder()): path.read_bytes() for path in cache_folder().glob("[cp]*/*/*")} == parts
     for name in "ab":
         (tmp_path / f"{name}.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(DataError, match=r"a\.parquet: cannot be read as Parquet"):
+    with pytest.raises(DataError, match=r"[ab]\.parquet: cannot be read as Parquet"):
         checked(ParallelCorpusConfig(pairs=str(tmp_path / "*.parquet")), CheckConfig(), processes=2)
 
 
@@ -119,3 +124,45 @@ def test_files_that_are_not_aligned_are_refused_with_both_counts(tmp_path: Path,
         file.write("\none more")
     with pytest.raises(DataError, match=r"misaligned: .*a\.en has 400 lines, .*a\.de has 401"):
         checked(corpus, CheckConfig())
+
+
+def make_piece(number: int, rows: int) -> MadePiece:
+    """Make a piece as `write_piece` does, without a Python step for each pair; half of its pairs are the same one."""
+    run = checked_pieces.RUN
+    hashes = np.random.default_rng(number).integers(0, 1 << 63, rows, dtype=np.uint64) * np.uint64(2)
+    hashes[::2] = 1 << 40
+
+    def fill(folder: Path) -> dict:
+        orders = [start + np.argsort(hashes[start : start + run], kind="stable") for start in range(0, rows, run)]
+        hashes[np.concatenate(orders)].tofile(folder / HASHES)
+        np.concatenate(orders).astype(np.uint32).tofile(folder / ROWS)
+        np.arange(rows, dtype=np.uint32).tofile(folder / LINES)
+        np.arange(0, 2 * rows, 64).tofile(folder / OVERLAPS)
+        (folder / PAIRS).write_bytes(b"a\tb\n" * rows)
+        report = CheckReport(read=rows).as_dict()
+        return {"rows": rows, "lines": rows, "runs": [len(order) for order in orders], "report": report}
+
+    part = Part(PIECES, f"{number}-{rows}")
+    part.make(fill)
+    return MadePiece(pieces.CorpusPiece((f"{number}.tsv",)), part, part.meta() or {})
+
+
+def test_memory_does_not_grow_with_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither with the rows of a piece (a compressed file is one), nor with how often a pair occurs."""
+    monkeypatch.setattr(checked_pieces, "RUN", 1 << 13)
+    monkeypatch.setattr(duplicates, "BUCKET_PAIRS", 1 << 13)
+    monkeypatch.setattr("qkv.data.corpora.BLOCK", 1 << 10)
+    peaks = []
+    for rows in (1 << 14, 1 << 17):
+        made = [make_piece(number, rows) for number in range(2)]
+        (folder := tmp_path / str(rows)).mkdir()
+        tracemalloc.start()
+        index = merge_pieces(folder, made, CheckConfig())
+        entry = index["pieces"][1]
+        drops = np.memmap(folder / DROPS.format(1), dtype=np.uint32, mode="r")
+        left = sum(1 for _ in CheckedPiece(entry["key"], entry["rows"], entry["files"]).pairs(drops))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert left == entry["rows"] == rows // 2 == len(drops) and (drops == np.arange(0, rows, 2)).all()
+        assert index["report"]["dropped"][DUPLICATE]["count"] == rows - 1
+    assert peaks[1] < 1.5 * peaks[0]

@@ -1,7 +1,9 @@
 """Shards: texts, batches and resuming are those of one array; a window reads few shards at a time, and every pair once."""
 
 import os
+import resource
 import threading
+import tracemalloc
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -11,14 +13,16 @@ import pytest
 from object_store import BUCKET, BUSY, FORBIDDEN, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
-from qkv.data import cache, copies, store, token_shards
+from qkv.data import cache, copies, store, token_shards, tokenised_pairs
 from qkv.data.batches import START, Batches, Position
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import Tokenizers, check_corpus
 from qkv.data.documents import tokenise_documents
 from qkv.data.order import Order
+from qkv.data.store import Part
+from qkv.data.token_shards import SHARDS, TokenShards
 from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, make_shards, tokenise_corpus
-from qkv.data.tokens import map_file
+from qkv.data.tokens import TokenPairs, map_file
 from qkv.data.workers import Work
 from qkv.text import documents, input_files, pieces
 from qkv.text.check import CheckConfig
@@ -234,3 +238,45 @@ def test_a_damaged_or_missing_shard_is_one_line_and_is_made_again(
     store.always = FORBIDDEN
     with pytest.raises(StorageError, match=rf"s3://{BUCKET}/.*: no rights there"):
         tokenised(remote, tokenizers)
+
+
+def sharded_pairs(shards: int, size: int) -> TokenisedCorpus:
+    """Write shards of pairs of one token each."""
+    entries = []
+    for number in range(shards):
+        part = Part(SHARDS, f"{number}-{size}")
+
+        def fill(folder: Path) -> dict:
+            for name in ("source", "target"):
+                np.ones(size, dtype=np.uint16).tofile(folder / f"{name}.ids")
+                np.arange(1, size + 1).tofile(folder / f"{name}.ends")
+            kinds = {"source": "uint16", "target": "uint16"}
+            return {"kinds": kinds, "texts": size, "tokens": dict.fromkeys(kinds, size)}
+
+        part.make(fill)
+        entries.append({"key": part.key, **(part.meta() or {})})
+    return TokenisedCorpus(TokenPairs(**TokenShards(entries).columns()), 0, 0, (1, 1), [size] * shards)
+
+
+@pytest.mark.parametrize("window", [None, 500])
+def test_training_holds_nothing_for_each_pair(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenised_pairs, "SAMPLED_PAIRS", 1000)
+    first(make_batches(sharded_pairs(8, 16), window), 1)  # imports what is imported late
+    peaks = []
+    for size in (1 << 12, 1 << 16):
+        corpus = sharded_pairs(8, size)
+        tracemalloc.start()
+        corpus.sample()
+        found = first(make_batches(corpus, window), 30)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(found) == 30
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_a_corpus_may_have_more_shards_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    corpus = sharded_pairs(30, 3)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert corpus.pairs.source.gather(np.arange(90)).sum() == corpus.pairs.target.gather(np.arange(90)).sum() == 90
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 16

@@ -68,9 +68,10 @@ class _Runs:
         self.files[HASHES].write(hashes[order].tobytes())
         self.files[ROWS].write((order + self.first).astype(np.uint32).tobytes())
         self.files[LINES].write(self.lines.tobytes())
+        self.files[OVERLAPS].write(self.overlaps.tobytes())
         self.lengths.append(len(order))
         self.first += len(order)
-        self.hashes, self.lines = array("Q"), array("I")
+        self.hashes, self.lines, self.overlaps = array("Q"), array("I"), array("q")
 
     def __enter__(self) -> None:
         pass

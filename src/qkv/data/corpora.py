@@ -18,6 +18,7 @@ from qkv.data.checked_pieces import PAIRS, PIECES, write_piece
 from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
 from qkv.data.store import Part, find_metas, find_missing
 from qkv.data.token_shards import INDEX
+from qkv.data.tokens import map_file
 from qkv.data.workers import Work
 from qkv.text.check import CheckConfig, CheckReport
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
@@ -30,6 +31,7 @@ from qkv.text.treebank import TextWithHeads
 
 SOURCE_SAMPLE = 20_000  # sources of a corpus that SourceStatistics are counted on
 SAMPLED_PIECES = 4  # pieces of a large corpus that these are taken from
+BLOCK = 1 << 16  # dropped rows that are Python numbers at once
 IN_PIECES = {"duplicates", "overlap"}  # rules that do not concern a piece by itself
 
 Languages = tuple[str, str] | None
@@ -64,13 +66,13 @@ class CheckedPiece(NamedTuple):
 
     def pairs(self, drops: np.ndarray) -> Iterator[tuple[str, str]]:
         """Yield the pairs that are left; `drops` are the others, in order."""
-        left = iter([*drops.tolist(), -1])
-        skipped = next(left)
+        left = (row for start in range(0, len(drops), BLOCK) for row in drops[start : start + BLOCK].tolist())
+        skipped = next(left, -1)
         part = Part(PIECES, self.key)
         with part.open(PAIRS, lambda path: path.open(encoding="utf-8", newline="\n"), self.files[PAIRS]) as file:
             for row, line in enumerate(file):
                 if row == skipped:
-                    skipped = next(left)
+                    skipped = next(left, -1)
                     continue
                 source, target, *heads = line.rstrip("\n").split("\t")
                 yield TextWithHeads(source, [int(head) for head in heads[0].split()]) if heads else source, target
@@ -99,10 +101,10 @@ class CheckedCorpus:
         return piece.pairs(self.drops(piece))
 
     def drops(self, piece: CheckedPiece) -> np.ndarray:
-        """Return the rows of a piece that are dropped, in order."""
+        """Return the rows of a piece that are dropped, in order, mapped into memory."""
         if not piece.dropped:
             return np.zeros(0, dtype=np.uint32)
-        return self.part.open(piece.dropped, lambda path: np.fromfile(path, dtype=np.uint32))
+        return self.part.open(piece.dropped, lambda path: map_file(path, np.uint32))
 
 
 class Checking(NamedTuple):

@@ -49,7 +49,7 @@ class Documents:
         self.flags = flags  # of each token
         self.document = np.arange(len(tokens)) if document is None else document  # the number of each part's document, in order
         self.shards = list(shards) or [len(tokens)]  # parts in each
-        edges = np.diff(self.document) != 0
+        edges = self.document[1:] != self.document[:-1]
         self.first, self.last = (
             np.append(True, edges),
             np.append(edges, True),
@@ -61,6 +61,11 @@ class Documents:
     def count_in_shards(self, chosen: np.ndarray) -> list[int]:
         """Return how many of some parts, given in order, are in each shard."""
         return np.diff(np.searchsorted(chosen, np.cumsum([0, *self.shards]))).tolist()
+
+    def count(self, chosen: np.ndarray) -> int:
+        """Return how many documents some parts, given in order, belong to."""
+        number = self.document[chosen]
+        return int(np.count_nonzero(number[1:] != number[:-1])) + bool(len(number))
 
     def sentences_of(self, number: int) -> list[np.ndarray]:
         """Return the sentences of a part."""
@@ -94,8 +99,10 @@ def tokenise_documents(
     refuse_empty(files, counts)
     shards = TokenShards(entries)
     columns = shards.columns()
-    numbers = [shards.map(number, "document.ids") + np.int64(start) for number, start in enumerate(first)]
-    return Documents(columns["tokens"], columns["sentences"], columns["flags"], np.concatenate(numbers), shards.texts), counts
+    document = np.empty(sum(shards.texts), dtype=np.int64)
+    for number, part in enumerate(np.split(document, np.cumsum(shards.texts)[:-1])):
+        np.add(shards.map(number, "document.ids"), np.int64(first[number]), out=part)
+    return Documents(columns["tokens"], columns["sentences"], columns["flags"], document, shards.texts), counts
 
 
 def _index(files: Sequence[WholeFile], tokenizer: Tokenizer, units: str, whole: bool) -> Part:

@@ -16,7 +16,7 @@ from qkv.data.tokens import map_file
 from qkv.text.check import DUPLICATE, FIRST, OVERLAP, CheckConfig, CheckReport, DropCount
 from qkv.text.pieces import CorpusPiece
 
-BUCKET_PAIRS = 1 << 21  # about as many are compared at once
+BUCKET_PAIRS = 1 << 19  # about as many are compared at once
 DROPS = "drops-{}"  # the rows of a piece that are dropped, in order
 
 
@@ -27,9 +27,9 @@ class MadePiece(NamedTuple):
     part: Part
     meta: dict[str, Any]
 
-    def numbers(self, name: str, kind: Any) -> np.ndarray:
-        """Map one of the files of numbers into memory."""
-        return self.part.open(name, lambda path: map_file(path, kind), self.meta["files"][name])
+    def numbers(self, name: str, kind: Any, compared: bool = False) -> np.ndarray:
+        """Map one of the files of numbers into memory; its fingerprint is compared unless it was `compared` before."""
+        return self.part.open(name, lambda path: map_file(path, kind), None if compared else self.meta["files"][name])
 
 
 def merge_pieces(folder: Path, pieces: Sequence[MadePiece], rules: CheckConfig) -> dict[str, Any]:
@@ -40,44 +40,83 @@ def merge_pieces(folder: Path, pieces: Sequence[MadePiece], rules: CheckConfig) 
     for number, made in enumerate(pieces):
         lines, file = (lines if made.piece.files[0] == file and not made.piece.begins else 0), made.piece.files[0]
         path = folder / DROPS.format(number)
-        drops = np.sort(np.fromfile(path, dtype=np.uint32)) if path.exists() else np.zeros(0, dtype=np.uint32)
+        drops = _sort_rows(path)
         _add_report(report, made, lines)
         _add_drops(report, DUPLICATE, made, drops, lines)
         overlaps = made.numbers(OVERLAPS, np.int64)
-        overlaps = overlaps[~np.isin(overlaps // 2, drops)]
+        rows = (overlaps // 2).astype(np.uint32)
+        new = np.searchsorted(drops, rows) == np.searchsorted(drops, rows, side="right")  # not dropped as duplicates
+        overlaps, rows = overlaps[new], rows[new]
         report.overlap += len(overlaps)
         report.overlap_pairs += int((overlaps % 2).sum())
         if rules.overlap == "drop":
-            _add_drops(report, OVERLAP, made, overlaps // 2, lines)
-            drops = np.union1d(drops, (overlaps // 2).astype(np.uint32))
-        if len(drops):
-            drops.astype(np.uint32).tofile(path)
+            _add_drops(report, OVERLAP, made, rows, lines)
+            _add_rows(path, rows)
+            drops = _sort_rows(path)
         entries.append({"key": made.part.key, "rows": made.meta["rows"] - len(drops), "files": made.meta["files"]})
         lines += made.meta["lines"]
     return {"pieces": entries, "report": report.as_dict()}
 
 
+def _add_rows(path: Path, rows: np.ndarray) -> None:
+    if len(rows):
+        with path.open("ab") as file:
+            file.write(rows.tobytes())
+
+
+def _sort_rows(path: Path) -> np.ndarray:
+    """Sort a file of rows on the disk, and return them, mapped into memory; none where there is no file."""
+    if not path.exists():
+        return np.zeros(0, dtype=np.uint32)
+    rows = np.memmap(path, dtype=np.uint32, mode="r+")
+    rows.sort()
+    rows.flush()
+    return rows
+
+
+class _Run:
+    """A sorted run of a piece's hashes, which is taken from its beginning, one bucket after the other."""
+
+    def __init__(self, made: MadePiece, begin: int, end: int, drops: Path):
+        self.made, self.begin, self.end, self.drops = made, begin, end, drops
+
+    def take(self, last: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the next hashes, up to `last`, and their rows.
+
+        Files are mapped only meanwhile: a corpus may have more pieces than files that a process may have open.
+        """
+        hashes = self.made.numbers(HASHES, np.uint64, compared=True)[self.begin : self.end]
+        hashes = np.array(hashes[: np.searchsorted(hashes, np.uint64(last), side="right")])
+        rows = self.made.numbers(ROWS, np.uint32, compared=True)[self.begin : self.begin + len(hashes)]
+        self.begin += len(hashes)
+        return hashes, np.array(rows)
+
+
 def _find_duplicates(folder: Path, pieces: Sequence[MadePiece]) -> None:
     """Write the rows of each piece whose pair occurs before, in any order."""
-    runs = []  # number of the piece, hashes and rows, in the order of the corpus
+    runs = []  # in the order of the corpus
     for number, made in enumerate(pieces):
-        hashes, rows = made.numbers(HASHES, np.uint64), made.numbers(ROWS, np.uint32)
-        for start, stop in pairwise(np.cumsum([0, *made.meta["runs"]]).tolist()):
-            runs.append((number, hashes[start:stop], rows[start:stop]))
-    buckets = max(1, sum(len(hashes) for _, hashes, _ in runs) // BUCKET_PAIRS)
-    begins = np.array([bucket * (1 << 64) // buckets for bucket in range(buckets)], dtype=np.uint64)
-    bounds = [np.append(np.searchsorted(hashes, begins), len(hashes)) for _, hashes, _ in runs]
-    for bucket in range(buckets):
-        spans = [slice(*bound[bucket : bucket + 2]) for bound in bounds]
-        hashes = np.concatenate([run[span] for (_, run, _), span in zip(runs, spans, strict=True)] or [np.zeros(0)])
+        made.numbers(HASHES, np.uint64), made.numbers(ROWS, np.uint32)  # compares fingerprints
+        for begin, end in pairwise(np.cumsum([0, *made.meta["runs"]]).tolist()):
+            runs.append(_Run(made, begin, end, folder / DROPS.format(number)))
+    buckets = -(-sum(run.end - run.begin for run in runs) // BUCKET_PAIRS)
+    for bucket in range(1, buckets + 1):
+        taken = []
+        for run in runs:
+            hashes, rows = run.take(bucket * (1 << 64) // buckets - 1)
+            first = np.ones(len(hashes), dtype=bool)
+            first[1:] = hashes[1:] != hashes[:-1]
+            # Of equal hashes one per run is left, so that a pair that occurs very often does not fill a bucket.
+            _add_rows(run.drops, rows[~first])
+            taken.append((hashes[first], rows[first]))
+        ends = np.cumsum([len(rows) for _, rows in taken])
+        hashes, rows = (np.concatenate(column) for column in zip(*taken, strict=True))
+        del taken
         order = np.argsort(hashes, kind="stable")  # of equal hashes, the first in the corpus stays first
-        again = order[1:][hashes[order[1:]] == hashes[order[:-1]]]
-        rows = np.concatenate([rows[span] for (_, _, rows), span in zip(runs, spans, strict=True)] or [np.zeros(0)])[again]
-        lengths = [span.stop - span.start for span in spans]
-        piece = np.repeat([number for number, _, _ in runs], lengths)[again]
-        for number in np.unique(piece).tolist():
-            with (folder / DROPS.format(number)).open("ab") as file:
-                file.write(rows[piece == number].astype(np.uint32).tobytes())
+        hashes = hashes[order]
+        again = np.sort(order[1:][hashes[1:] == hashes[:-1]])
+        for run, some in zip(runs, np.split(again, np.searchsorted(again, ends[:-1])), strict=True):
+            _add_rows(run.drops, rows[some])
 
 
 def _add_report(report: CheckReport, made: MadePiece, lines: int) -> None:

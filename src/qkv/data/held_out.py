@@ -15,7 +15,7 @@ MAX_SHARE = 0.1  # of the text: whole documents beyond it and beyond twice the r
 
 def hold_out(documents: Documents, share: float) -> np.ndarray:
     """Return the numbers of all parts of evenly spread documents; of evenly spread parts where there are too few documents."""
-    numbers = np.unique(documents.document)
+    numbers = documents.document[documents.first]
     if len(documents) < MIN_DOCUMENTS:
         raise DataError(
             f"the text has {len(numbers)} documents, of which none can be held out; put blank lines between documents, "

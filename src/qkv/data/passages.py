@@ -89,7 +89,7 @@ class PassageBatches:
             raise DataError("there is no document to make passages from; give more text")
         used = {PASSAGE_TASKS.index(name) for name, (weight, _) in self.tasks.items() if weight > 0}
         for task in sorted(used & {NEXT, DISTANCE}):
-            if len(np.unique(self.documents.document[self.chosen])) < 2:
+            if self.documents.count(self.chosen) < 2:
                 raise DataError(
                     f"the task {PASSAGE_TASKS[task]} needs two documents or more, got 1; put blank lines between documents"
                 )

@@ -1,5 +1,6 @@
 """Token shards: the texts of a corpus in several folders of the cache, opened (and fetched from a remote cache) as needed."""
 
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +16,9 @@ from qkv.text.tokenizer import Tokenizer
 
 INDEX = "index.json"  # the last file of a corpus's part, which lists its pieces or shards
 SHARDS = "shards"  # the kind of the parts that hold them
-MOST_OPEN = 4096  # files mapped into memory at once
+MOST_OPEN = 4096  # files of a corpus mapped into memory at once, or a quarter of those that a process may have open
 FETCHED_AT_ONCE = 8  # files
+BLOCK = 1 << 20  # texts that are looked up at once
 
 
 class TokenShards:
@@ -28,6 +30,9 @@ class TokenShards:
         self.texts = [int(entry["texts"]) for entry in entries]
         self.parts = [Part(SHARDS, entry["key"]) for entry in entries]
         self.remote = any(part.remote for part in self.parts)
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.most_open = MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, limit // 4))
+        self._compared: set[tuple[int, str]] = set()  # files of this machine whose fingerprint was right
         self._mapped: OrderedDict[tuple[int, str], np.ndarray] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -48,10 +53,13 @@ class TokenShards:
         entry = self.entries[number]
         name, _, ending = file.rpartition(".")
         kind = entry["kinds"][name] if ending == "ids" else np.int64
-        found = self.parts[number].open(file, lambda path: map_file(path, kind), entry["files"][file])
+        fingerprint = None if (number, file) in self._compared else entry["files"][file]
+        found = self.parts[number].open(file, lambda path: map_file(path, kind), fingerprint)
         with self._lock:
+            if not self.remote:
+                self._compared.add((number, file))
             self._mapped[number, file] = found
-            while len(self._mapped) > MOST_OPEN:
+            while len(self._mapped) > self.most_open:
                 self._mapped.popitem(last=False)
         return found
 
@@ -94,8 +102,9 @@ class JoinedTexts(Texts):
     def _opened(self, index: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each shard that has some of these texts, which of them it has, and the ends of its texts."""
         file = f"{self.column}.ends"
-        for number, here in self._divided(self.bounds, index, file):
-            yield number, here, self.shards.map(number, file)
+        for start in range(0, len(index), BLOCK):
+            for number, here in self._divided(self.bounds, index[start : start + BLOCK], file):
+                yield number, start + here, self.shards.map(number, file)
 
     def _divided(self, bounds: np.ndarray, values: np.ndarray, file: str) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each shard with the indices of the values that lie in it."""

@@ -25,7 +25,7 @@ from qkv.text.tokenizer import Tokenizer
 
 TOO_LONG, TERMS = "too long", "terms"  # counts of pairs with too many tokens, and of annotated terms
 CHUNK = 10_000  # pairs tokenised together
-SAMPLED_SHARDS = 4  # that counts of tokens are taken from
+SAMPLED_SHARDS, SAMPLED_PAIRS = 4, 4_000_000  # that counts of tokens are taken from, at most
 ANY_SPAN = "\ufffc"  # stands for a sentinel where terms are looked for: no letter, so that a word ends at it
 
 
@@ -55,10 +55,11 @@ class TokenisedCorpus(NamedTuple):
     shards: list[int]  # pairs in each
 
     def sample(self) -> np.ndarray:
-        """Return the numbers of all pairs; of a large corpus, those of some of its shards."""
+        """Return the numbers of all pairs; of a large corpus, those of some pairs in some of its shards."""
         bounds = np.cumsum([0, *self.shards])
         numbers = range(0, len(self.shards), -(-len(self.shards) // SAMPLED_SHARDS))
-        return np.concatenate([np.arange(bounds[number], bounds[number + 1]) for number in numbers])
+        step = 1 + sum(self.shards[number] for number in numbers) // SAMPLED_PAIRS
+        return np.concatenate([np.arange(bounds[number], bounds[number + 1], step) for number in numbers])
 
 
 def tokenise_corpus(corpus: CheckedCorpus, tokenizers: Tokenizers, how: PairFormat, work: Work) -> TokenisedCorpus:

@@ -64,7 +64,7 @@ def measure_perplexity(run: NetworkRun | TranslatorRun, data: str | None = None,
         scores = left_to_right(run, text, model)
     return Perplexity(
         {name.removeprefix("dev_"): value for name, value in scores.items()},
-        len(np.unique(text.dev.document[text.held_out])),
+        text.dev.count(text.held_out),
         int(text.dev.tokens.lengths(text.held_out).sum()),
     )
 

@@ -60,10 +60,9 @@ class PreparedText:
     @property
     def size(self) -> str:
         """Describe how much there is to train on, and how much is held out."""
-        document = self.train.document
-        many = len(np.unique(document[self.chosen]))
+        many = self.train.count(self.chosen)
         tokens = self.train.tokens.lengths(self.chosen).sum()
-        held_out = len(np.unique(document)) - many
+        held_out = int(self.train.first.sum()) - many
         left = f", {held_out:,} held out" if held_out else ", parts held out" if len(self.chosen) < len(self.train) else ""
         return f"{tokens:,} tokens to train on, in {many:,} document{'s' * (many > 1)}{left}"
 
@@ -180,10 +179,10 @@ def prepare(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, 
     with named_in_errors(shorten_file_list(files)):
         held_out = hold_out(train, config.held_out)
     names = shorten_file_list(files), f"{shorten_file_list(files)}: the documents held out to be scored (name others in data.dev)"
-    text = PreparedText(tokenizer, train, np.setdiff1d(np.arange(len(train)), held_out), train, held_out, *names)
+    text = PreparedText(tokenizer, train, np.delete(np.arange(len(train)), held_out), train, held_out, *names)
     document = train.document
     if np.isin(document[text.held_out], document[text.chosen]).any():
-        many = len(np.unique(document))
+        many = int(train.first.sum())
         reason = "has no blank lines between documents" if many == 1 else f"has only {many:,} documents, most of them long"
         progress.warn(
             f"the text {reason}: parts of documents are held out whose other parts are trained on, and scores are too good; "
