@@ -8,12 +8,13 @@ import httpx
 import pytest
 from service_runs import Running, code_of
 
-import qkv.serving.authentication
+import qkv.serving.shared_limits
 from qkv.base.errors import ConfigError
-from qkv.serving.authentication import Authenticator, RateLimiter, digest, new_key, read_keys
+from qkv.serving.authentication import Authenticator, digest, new_key, read_keys
 from qkv.serving.errors import RequestError
 from qkv.serving.registry import ModelRegistry
-from qkv.serving.settings import ApiKey, ServiceSettings
+from qkv.serving.settings import ApiKey
+from qkv.serving.shared_limits import SharedLimits
 
 KEY = new_key()
 
@@ -23,14 +24,14 @@ def key(**options: Any) -> ApiKey:
 
 
 class Access:
-    """An authenticator and a rate limiter, used as the service uses them."""
+    """An authenticator and limits, used as the service uses them."""
 
-    def __init__(self, **settings: Any):
-        self.authenticator, self.limiter = Authenticator(ServiceSettings(**settings)), RateLimiter()
+    def __init__(self, keys: tuple[ApiKey, ...] = (), rate: int | None = None, rows: int = 100):
+        self.authenticator, self.limits = Authenticator(keys, rate), SharedLimits(rows=rows)
 
     def admit(self, given: str | None, address: str = "") -> str:
         caller = self.authenticator.identify(given, address)
-        self.limiter.count(caller)
+        self.limits.count(caller)
         return caller.name
 
 
@@ -55,7 +56,7 @@ def test_a_key_is_asked_for_before_a_body_is_read(models: ModelRegistry) -> None
 
 def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(qkv.serving.authentication.time, "monotonic", lambda: now)
+    monkeypatch.setattr(qkv.serving.shared_limits.time, "monotonic", lambda: now)
     access = Access(keys=(key(rate=2), ApiKey(name="other", digest=digest("other"))), rate=60)
     assert [access.admit(KEY) for _ in range(2)] == ["anna", "anna"]
     with pytest.raises(RequestError, match="2 requests a minute") as refused:
@@ -72,14 +73,13 @@ def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
         access.admit(KEY)
 
 
-def test_rates_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qkv.serving.authentication, "MAX_BUCKETS", 3)
-    access = Access(rate=1)
+def test_rates_of_addresses() -> None:
+    access = Access(rate=1, rows=3)
     for number in range(10):
         access.admit(None, f"10.0.0.{number}")
-    assert len(access.limiter._buckets) == 3
     with pytest.raises(RequestError):
         access.admit(None, "10.0.0.9")
+    access.admit(None, "10.0.0.0")  # unused for the longest, and forgotten
 
 
 def test_files_of_keys(tmp_path: Path) -> None:

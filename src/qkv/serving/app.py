@@ -13,6 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 import qkv
+from qkv.serving.admin_api import admin_router
 from qkv.serving.docs_page import docs_page
 from qkv.serving.errors import RequestError, error_body, error_headers
 from qkv.serving.libretranslate_api import libretranslate_router
@@ -23,6 +24,8 @@ from qkv.serving.openai_api import openai_router
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.service import Service
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.supervisor_link import SupervisorLink
 
 PAGE, VIEWER = files("qkv.serving").joinpath("page"), files("qkv.lens").joinpath("viewer")
 ABOUT = "Translates, fills blanks, embeds and continues texts and compares words, with models trained by qkv."
@@ -32,9 +35,17 @@ ROUTING_ERRORS = {
 }
 
 
-def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -> FastAPI:
-    """Create the application that serves these models; its workers run until it is shut down."""
-    service = Service(models, settings or ServiceSettings())
+def create_app(
+    models: ModelRegistry,
+    settings: ServiceSettings | None = None,
+    limits: SharedLimits | None = None,
+    supervisor: SupervisorLink | None = None,
+) -> FastAPI:
+    """Create the application that serves these models; its threads run until it is shut down.
+
+    `limits` and `supervisor` are those of a service of several processes.
+    """
+    service = Service(models, settings or ServiceSettings(), limits, supervisor)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -58,6 +69,8 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
     app.add_exception_handler(HTTPException, _routing_error)
     for router in (libretranslate_router, openai_router, native_router, monitoring_router):
         app.include_router(router(service))
+    if service.settings.admin_keys and supervisor is not None:
+        app.include_router(admin_router(service, supervisor))
     _add_pages(app)
     if service.settings.origins:
         app.add_middleware(

@@ -33,6 +33,10 @@ class Handler(ABC):
     def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         """Return the results of items that share a key."""
 
+    @abstractmethod
+    def try_out(self) -> bool:
+        """Compute something small, which also makes the decoding weights; return whether the numbers are finite."""
+
 
 class AttentionHandler(Handler):
     """A handler of a model whose attention can be shown, in addition to its other tasks."""

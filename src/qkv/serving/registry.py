@@ -1,16 +1,20 @@
-"""The models of a service, loaded once from the folders on the command line; requests know only their names."""
+"""The models of a service, loaded from folders; requests know only their names."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.hardware import choose_device
+from qkv.folder.run import is_exported
 from qkv.inference.adapters import find_bases, load_adapters
 from qkv.inference.load import load, load_translator
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
 from qkv.serving.handlers import EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
+from qkv.serving.service_config import name_and_folder
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
 H = TypeVar("H", bound=Handler, covariant=True)
@@ -86,6 +90,47 @@ class ModelRegistry:
         return [cast(ServedModel[H], model) for model in self.all if model.can(ability)]
 
 
+class ModelGroup(NamedTuple):
+    """A run and its adapters, which are loaded together; equal groups have the same files."""
+
+    name: str
+    folder: Path
+    adapters: tuple[tuple[str, Path], ...]
+    stamps: tuple[int, ...]  # time and size of every file, so that a folder with new files is another group
+
+    def can_be_shared(self, device: str, engine: str | None) -> bool:
+        """Return whether a process that has loaded the group can fork: GPUs and other programs' engines do not allow it."""
+        own = engine in (None, "own") and not is_exported(self.folder)
+        return sys.platform == "linux" and choose_device(device).type == "cpu" and own
+
+    def load(self, device: str, engine: str | None = None, precision: str | None = None) -> list[ServedModel[Handler]]:
+        """Load the models of the group; in our own engine adapters share the weights of their run."""
+        if self.adapters and engine in (None, "own") and precision is None:
+            base, translators = load_adapters(self.folder, [adapter for _, adapter in self.adapters], device)
+            models = [ServedModel[Handler](self.name, TranslationHandler(base))]
+        else:
+            models = [ServedModel(self.name, _load(self.folder, device, engine, precision))]
+            translators = [load_translator(self.folder, device, engine, precision, adapter) for _, adapter in self.adapters]
+        names = [name for name, _ in self.adapters]
+        models += [ServedModel(name, TranslationHandler(found)) for name, found in zip(names, translators, strict=True)]
+        for model in models:
+            if not model.handler.try_out():
+                raise CheckpointError(f"{model.name}: {self.folder} computes numbers that are not finite; serve another run")
+        return models
+
+
+def model_groups(runs: Sequence[tuple[str, Path]], adapters: Sequence[tuple[str, Path]] = ()) -> list[ModelGroup]:
+    """Find the run that each adapter belongs to; models of a group stand in the order: run, adapters."""
+    bases = find_bases([folder for _, folder in adapters], [folder for _, folder in runs])
+    groups = []
+    for name, folder in runs:
+        own = tuple(adapter for adapter, base in zip(adapters, bases, strict=True) if base == folder)
+        files = [file for _, each in ((name, folder), *own) for file in sorted(each.rglob("*")) if file.is_file()]
+        stamps = tuple(number for file in map(Path.stat, files) for number in (file.st_mtime_ns, file.st_size, file.st_ino))
+        groups.append(ModelGroup(name, folder, own, stamps))
+    return groups
+
+
 def load_models(
     runs: Sequence[str],
     device: str,
@@ -95,29 +140,10 @@ def load_models(
 ) -> ModelRegistry:
     """Load models from folders; each is named after its folder, or by the NAME of `NAME=FOLDER`.
 
-    Adapters of a run are models of their own, after it; in our own engine they share its weights.
+    Adapters of a run are models of their own, after it.
     """
-    named, named_adapters = [_name_and_folder(run) for run in runs], [_name_and_folder(adapter) for adapter in adapters]
-    bases = find_bases([folder for _, folder in named_adapters], [folder for _, folder in named])
-    models: list[ServedModel[Handler]] = []
-    for name, folder in named:
-        own = [adapter for adapter, base in zip(named_adapters, bases, strict=True) if base == folder]
-        if own and engine in (None, "own") and precision is None:
-            base, translators = load_adapters(folder, [adapter for _, adapter in own], device)
-            models.append(ServedModel(name, TranslationHandler(base)))
-        else:
-            models.append(ServedModel(name, _load(folder, device, engine, precision)))
-            translators = [load_translator(folder, device, engine, precision, adapter) for _, adapter in own]
-        models += [ServedModel(name, TranslationHandler(found)) for (name, _), found in zip(own, translators, strict=True)]
-    return ModelRegistry(models)
-
-
-def _name_and_folder(given: str) -> tuple[str, Path]:
-    """Split NAME=FOLDER; a folder without a name has its own."""
-    name, equals, path = given.partition("=")
-    if not (equals and name) or Path(given).exists():
-        return Path(given).resolve().name, Path(given)
-    return name, Path(path)
+    groups = model_groups([name_and_folder(run) for run in runs], [name_and_folder(adapter) for adapter in adapters])
+    return ModelRegistry([model for group in groups for model in group.load(device, engine, precision)])
 
 
 def _load(folder: Path, device: str, engine: str | None, precision: str | None) -> Handler:

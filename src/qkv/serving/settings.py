@@ -1,10 +1,13 @@
 """Settings of a service: limits, API keys and batching."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from qkv.base.config import Config
+
+# Defaults that differ on a device: a GPU computes larger batches in the same time, so more requests may wait.
+DEVICE_DEFAULTS: dict[str, dict[str, Any]] = {"cuda": {"batch_tokens": 16_384, "queue": 1024}}
 
 
 class ApiKey(Config):
@@ -31,7 +34,9 @@ class ServiceSettings(Config):
     look_tokens: int = Field(default=128, ge=1)  # of a text for /look; attention maps grow quadratically
     alternatives: int = Field(default=10, ge=0)  # that a translation may ask for
     keys: tuple[ApiKey, ...] = ()  # none: no key is needed
+    admin_keys: tuple[ApiKey, ...] = ()  # for /admin; none: there is no /admin
     rate: int | None = Field(default=None, ge=1)  # requests a minute of each key, or of each address where there are no keys
     origins: tuple[str, ...] = ()  # web origins of other sites that may send requests (CORS)
     hosts: tuple[str, ...] = ()  # host names that the service accepts; none: any
+    proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
     logs: Literal["none", "requests", "texts"] = "requests"  # only "texts" writes users' texts to the log

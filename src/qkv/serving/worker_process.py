@@ -1,0 +1,200 @@
+"""The processes that a supervisor starts: templates, which load the models of one config and fork, and workers, which serve.
+
+Workers are forks of a template, so all of them have its pages of memory: weights, decoding weights, tokenizers. A template
+computes on one thread and has no event loop, since a fork copies only the thread that forks. The template of the next config is
+a fork too, and loads only what differs.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import traceback
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from fastapi import FastAPI
+
+from qkv.base.errors import QkvError
+from qkv.serving.metrics import share_metrics
+from qkv.serving.server import BACKLOG, ServiceServer, serve
+from qkv.serving.service_config import ServiceConfig
+from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.supervisor_link import SupervisorLink, read_message, write_message
+
+log = logging.getLogger("qkv.serving")
+NEW_WORKER, NEW_TEMPLATE = b"w", b"t"  # what a template is asked to fork; the new process's channel comes with it
+
+
+class Inherited(NamedTuple):
+    """What all processes of a service inherit from its supervisor."""
+
+    listening: socket.socket
+    limits: SharedLimits
+    metrics: str  # folder of the metrics that all processes share
+
+
+def run_process(inherited: Inherited, channel: socket.socket) -> NoReturn:
+    """Be the first template, then whatever the forks of it are asked to be; never returns."""
+    code = 1
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # the supervisor says when to end
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for forks of a template
+        template = Template(inherited, channel)
+        while not template.asked_for_worker():
+            pass
+        template.work()
+        code = 0
+    except QkvError as error:
+        _report(template.channel, str(error))
+    except Exception as error:
+        log.error("%s in a process:\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+        _report(template.channel, f"an error of qkv itself ({type(error).__name__}); the log says where")
+    finally:
+        os._exit(code)
+
+
+def _report(channel: socket.socket, failed: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        channel.setblocking(True)
+        write_message(channel, failed=failed)
+
+
+class Template:
+    """A process that has loaded what its forks share."""
+
+    def __init__(self, inherited: Inherited, channel: socket.socket):
+        self.inherited, self.channel = inherited, channel
+        self.loaded: dict[Any, Any] = {}  # models by group
+        self.threads = 0  # that computations of all workers together use
+        self.loading = True
+
+    def asked_for_worker(self) -> bool:
+        """Load what the config names, if it is new, and wait; return in a fork: whether it is a worker, or else a template."""
+        if self.loading:
+            self.load()
+            self.loading = False
+        data, descriptors, _, _ = socket.recv_fds(self.channel, 1, 1)
+        if not data:  # the supervisor has ended, or needs this template no more
+            os._exit(0)
+        if os.fork():
+            os.close(descriptors[0])
+            return False
+        self.channel.close()
+        self.channel = socket.socket(fileno=descriptors[0])
+        self.loading = data == NEW_TEMPLATE
+        return data == NEW_WORKER
+
+    def load(self) -> None:
+        """Load the models of a config that forks can share, try them, and tell the supervisor."""
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not be there after a fork
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # looks for a GPU without starting CUDA, which does not survive a fork
+        write_message(self.channel, pid=os.getpid())
+        self.config = ServiceConfig.model_validate(read_message(self.channel))
+        self.config.settings()  # before the long work
+        self.groups = self._groups()
+        import torch
+
+        from qkv.base.hardware import choose_device
+
+        self.threads = self.threads or torch.get_num_threads()
+        torch.set_num_threads(1)
+        device, engine, precision = self.config.device, self.config.engine, self.config.precision
+        self.settings = self.config.settings(choose_device(device).type)
+        kept = {group: self.loaded[group] for group in self.groups if group in self.loaded}
+        self.loaded = {}  # models that are replaced leave the memory before others enter it
+        for group in self.groups:
+            if group in kept:
+                self.loaded[group] = kept[group]
+            elif group.can_be_shared(device, engine):
+                self.loaded[group] = group.load(device, engine, precision)
+        gc.collect()
+        gc.freeze()  # the collector of a fork does not touch, and so copy, pages of what is here now
+        write_message(self.channel, ready=True, time_limit=self.settings.time_limit)
+
+    def _groups(self) -> list[Any]:
+        from qkv.serving.registry import model_groups
+
+        named = [[(name, Path(folder)) for name, folder in each.items()] for each in (self.config.models, self.config.adapters)]
+        return model_groups(*named)
+
+    def work(self) -> None:
+        """Serve as a worker until the supervisor says to stop, or ends."""
+        import torch
+
+        from qkv.serving.app import create_app
+        from qkv.serving.registry import ModelRegistry
+
+        number = read_message(self.channel).get("number")
+        if number is None:
+            return
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(each, signal.SIG_DFL)
+        write_message(self.channel, pid=os.getpid())
+        torch.set_num_threads(max(1, self.threads // self.config.workers))
+        torch.seed()
+        config = self.config
+        models = [
+            model
+            for group in self.groups
+            for model in self.loaded.get(group) or group.load(config.device, config.engine, config.precision)
+        ]
+        self.inherited.limits.process = number
+        share_metrics(self.inherited.metrics, str(number))
+        link = SupervisorLink(self.channel, config.workers)
+        app = create_app(ModelRegistry(models), self.settings, self.inherited.limits, link)
+        serve(WorkerServer(app, link), self.inherited.listening)
+
+
+class WorkerServer(ServiceServer):
+    """The server of a worker, which obeys the supervisor."""
+
+    def __init__(self, app: FastAPI, link: SupervisorLink):
+        super().__init__(app)
+        self.link = link
+        # All workers accept from one socket; who took every connection that waits, as asyncio does, would leave none to others.
+        self.config.backlog = 1
+        self.accepting: list[asyncio.Task[Any]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(BACKLOG)  # asyncio has listened with our `backlog`
+        self.obeying = asyncio.create_task(self.link.run(self.service.description(), self._stop))
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # every second
+            self.service.metrics.refresh()
+            if self.service.dead and not self.should_exit:
+                log.error("nobody computes for %s any more; this worker ends", ", ".join(self.service.dead))
+                self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if not self.link.replaced:  # nobody else would accept the connections that wait
+            for each in sockets or ():
+                self._accept_all(each)
+        await super().shutdown(sockets)
+
+    def _accept_all(self, listening: socket.socket) -> None:
+        """Accept every connection that waits, without giving way to anything else."""
+        c = self.config
+        with contextlib.suppress(OSError):  # no other waits
+            while True:
+                connection, _ = listening.accept()
+                connection.setblocking(False)
+                protocol = c.http_protocol_class(config=c, server_state=self.server_state, app_state=self.lifespan.state)
+                accepted = self.loop.connect_accepted_socket(lambda made=protocol: made, connection)
+                self.accepting.append(self.loop.create_task(accepted))
+
+    async def linger(self) -> None:
+        await super().linger()
+        self.link.send(drained=True)
