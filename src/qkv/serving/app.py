@@ -1,5 +1,6 @@
 """The service as an ASGI application."""
 
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -86,16 +87,19 @@ def create_app(
 
 def _add_pages(app: FastAPI) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
-    description = app.openapi()
-    docs = docs_page(description)
+
+    # Describing the API takes half a second, so a worker does it when somebody asks, on another thread.
+    @functools.cache
+    def docs() -> str:
+        return docs_page(app.openapi())
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def get_openapi() -> dict[str, Any]:
-        return description
+    def get_openapi() -> dict[str, Any]:
+        return app.openapi()
 
     @app.get("/docs", include_in_schema=False)
-    async def get_docs() -> HTMLResponse:
-        return HTMLResponse(docs)
+    def get_docs() -> HTMLResponse:
+        return HTMLResponse(docs())
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def get_index() -> FileResponse:

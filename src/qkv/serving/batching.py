@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 from qkv.base.errors import QkvError
 from qkv.serving.errors import RequestError, internal_error, queue_full, timed_out
+from qkv.serving.logs import request_id
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
 
 log = logging.getLogger("qkv.serving")
 STAGGER = 0.02  # seconds by which each item of a request is due later than the one before
@@ -56,7 +58,7 @@ class QueuedRequest:
     """A request in a worker's queue: its items and their results."""
 
     def __init__(self, key: Hashable, items: Sequence[BatchItem]):
-        self.key, self.items = key, items
+        self.key, self.items, self.id = key, items, request_id.get()
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()
         self.loop = asyncio.get_running_loop()
@@ -88,8 +90,16 @@ class QueuedRequest:
 class BatchWorker:
     """The queue of one model, and the thread that computes it."""
 
-    def __init__(self, name: str, handler: ComputesBatches, settings: ServiceSettings, metrics: Metrics):
+    def __init__(
+        self,
+        name: str,
+        handler: ComputesBatches,
+        settings: ServiceSettings,
+        metrics: Metrics,
+        limits: SharedLimits | None = None,
+    ):
         self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
+        self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
         self._waiting: list[BatchItem] = []  # ordered by due time
         self._changed = threading.Condition()
@@ -110,8 +120,8 @@ class BatchWorker:
             request.cancelled = True
 
     def reserve(self) -> "QueueSlot":
-        """Return a slot for a request; raise if all slots are taken."""
-        if self.active >= self.settings.queue:
+        """Return a slot for a request; raise if all slots are taken, in all processes of the service together."""
+        if not self.limits.hold(f"queue {self.name}", 1, self.settings.queue):
             self.metrics.count_refusal(self.name)
             raise queue_full(self.settings.queue)
         return QueueSlot(self)
@@ -191,7 +201,7 @@ class BatchWorker:
         except Exception as error:
             requests = list(dict.fromkeys(item.request for item in batch))
             if len(requests) == 1:
-                return requests[0].fail(_as_request_error(error))
+                return requests[0].fail(_as_request_error(error, requests[0].id))
             for request in requests:
                 self._compute([item for item in batch if item.request is request])
             return None
@@ -213,13 +223,15 @@ class QueueSlot:
 
     def __exit__(self, *_: object) -> None:
         self.worker.active -= 1
+        self.worker.limits.release(f"queue {self.worker.name}", 1)
 
 
-def _as_request_error(error: Exception) -> RequestError:
+def _as_request_error(error: Exception, request: str) -> RequestError:
     """Return the error that the client gets; an unexpected one is logged without its message, which may hold a user's text."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, QkvError):
         return RequestError(400, "unsuitable", str(error))
-    log.error("%s in a worker:\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s in a worker:\n%s", type(error).__name__, where, extra={"request_id": request})
     return internal_error()

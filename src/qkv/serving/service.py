@@ -40,7 +40,9 @@ class Service:
         self.models, self.settings, self.metrics = models, settings, Metrics()
         self.limits, self.supervisor = limits or SharedLimits(), supervisor
         self.authenticator, self.admins = Authenticator(settings.keys, settings.rate), Authenticator(settings.admin_keys)
-        self.workers = {model.name: BatchWorker(model.name, model.handler, settings, self.metrics) for model in models.all}
+        self.workers = {
+            model.name: BatchWorker(model.name, model.handler, settings, self.metrics, self.limits) for model in models.all
+        }
         self.threads = ThreadPoolExecutor(2, "qkv-prepare")  # tokenize, so that the event loop stays free
         self.stopping = False
 

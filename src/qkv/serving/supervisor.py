@@ -186,6 +186,7 @@ class Supervisor:
                     await dead.ready
                     self.workers.append(dead)
                     self._tell_all()
+                    log.info("a new worker (process %d) serves", dead.pid)
                     return
 
     async def _answer(self, process: Process, question: dict[str, Any]) -> None:
@@ -208,6 +209,8 @@ class Supervisor:
         try:
             await change()
         except QkvError as error:
+            if self.stopping:
+                return "the service is stopping"
             log.error("nothing has changed, the service goes on as before: %s", error)
             return str(error)
         log.info("all %d workers have changed", self.config.workers)

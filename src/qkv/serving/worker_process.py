@@ -186,14 +186,16 @@ class WorkerServer(ServiceServer):
 
     def _accept_all(self, listening: socket.socket) -> None:
         """Accept every connection that waits, without giving way to anything else."""
-        c = self.config
+        protocol_class: Any = self.config.http_protocol_class
+
+        def protocol() -> asyncio.Protocol:
+            return protocol_class(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
         with contextlib.suppress(OSError):  # no other waits
             while True:
                 connection, _ = listening.accept()
                 connection.setblocking(False)
-                protocol = c.http_protocol_class(config=c, server_state=self.server_state, app_state=self.lifespan.state)
-                accepted = self.loop.connect_accepted_socket(lambda made=protocol: made, connection)
-                self.accepting.append(self.loop.create_task(accepted))
+                self.accepting.append(self.loop.create_task(self.loop.connect_accepted_socket(protocol, connection)))
 
     async def linger(self) -> None:
         await super().linger()
