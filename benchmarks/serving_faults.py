@@ -6,7 +6,7 @@ RUN and OTHER are translators whose answers differ; FILE has a text a line, or p
 service and its clients run on this machine. Each fault happens in the middle of a phase of `--seconds`, and every answer is
 compared with those of `qkv translate`; "lost" are requests whose connection broke, "late" are answers of the old model to
 requests that began after the change was reported done. Also measured: the memory of 1 and of `--workers` workers, in which a page
-that several processes have counts once, and the cost of shared limits. Writes FOLDER/serving-faults.json and FOLDER/serving-faults.md.
+that several processes have counts once, and the cost of shared limits. Writes FOLDER/serving-faults.json and .md.
 """
 
 import argparse

@@ -99,6 +99,7 @@ class Template:
         self.groups = self._groups()
         import torch
 
+        import qkv.serving.app  # noqa: F401  (forks need not import it)
         from qkv.base.hardware import choose_device
 
         self.threads = self.threads or torch.get_num_threads()
