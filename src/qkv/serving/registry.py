@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from qkv.base.errors import CheckpointError, ConfigError
-from qkv.base.hardware import choose_device
 from qkv.folder.run import is_exported
 from qkv.inference.adapters import find_bases, load_adapters
 from qkv.inference.load import load, load_translator
@@ -98,10 +97,9 @@ class ModelGroup(NamedTuple):
     adapters: tuple[tuple[str, Path], ...]
     stamps: tuple[int, ...]  # time and size of every file, so that a folder with new files is another group
 
-    def can_be_shared(self, device: str, engine: str | None) -> bool:
-        """Return whether a process that has loaded the group can fork: GPUs and other programs' engines do not allow it."""
-        own = engine in (None, "own") and not is_exported(self.folder)
-        return sys.platform == "linux" and choose_device(device).type == "cpu" and own
+    def can_be_shared(self, engine: str | None) -> bool:
+        """Return whether a process that has loaded the group on the CPU can fork: other programs' engines have threads."""
+        return sys.platform == "linux" and engine in (None, "own") and not is_exported(self.folder)
 
     def load(self, device: str, engine: str | None = None, precision: str | None = None) -> list[ServedModel[Handler]]:
         """Load the models of the group; in our own engine adapters share the weights of their run."""

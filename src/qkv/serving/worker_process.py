@@ -10,6 +10,7 @@ import contextlib
 import gc
 import logging
 import os
+import shutil
 import signal
 import socket
 import traceback
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from fastapi import FastAPI
 
-from qkv.base.errors import QkvError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.serving.metrics import share_metrics
 from qkv.serving.server import BACKLOG, ServiceServer, serve
 from qkv.serving.service_config import ServiceConfig
@@ -92,7 +93,6 @@ class Template:
     def load(self) -> None:
         """Load the models of a config that forks can share, try them, and tell the supervisor."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would not be there after a fork
-        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # looks for a GPU without starting CUDA, which does not survive a fork
         write_message(self.channel, pid=os.getpid())
         self.config = ServiceConfig.model_validate(read_message(self.channel))
         self.config.settings()  # before the long work
@@ -100,18 +100,18 @@ class Template:
         import torch
 
         import qkv.serving.app  # noqa: F401  (forks need not import it)
-        from qkv.base.hardware import choose_device
 
         self.threads = self.threads or torch.get_num_threads()
         torch.set_num_threads(1)
         device, engine, precision = self.config.device, self.config.engine, self.config.precision
-        self.settings = self.config.settings(choose_device(device).type)
+        device_type = _device_type(device)
+        self.settings = self.config.settings(device_type)
         kept = {group: self.loaded[group] for group in self.groups if group in self.loaded}
         self.loaded = {}  # models that are replaced leave the memory before others enter it
         for group in self.groups:
             if group in kept:
                 self.loaded[group] = kept[group]
-            elif group.can_be_shared(device, engine):
+            elif device_type == "cpu" and group.can_be_shared(engine):
                 self.loaded[group] = group.load(device, engine, precision)
         gc.collect()
         gc.freeze()  # the collector of a fork does not touch, and so copy, pages of what is here now
@@ -149,6 +149,28 @@ class Template:
         link = SupervisorLink(self.channel, config.workers)
         app = create_app(ModelRegistry(models), self.settings, self.inherited.limits, link)
         serve(WorkerServer(app, link), self.inherited.listening)
+        if not link.alive:  # the supervisor was killed
+            shutil.rmtree(self.inherited.metrics, ignore_errors=True)
+
+
+def _device_type(device: str) -> str:
+    """Return cpu or cuda; a fork finds out, since CUDA does not work in forks of a process that has looked for GPUs."""
+    from qkv.base.hardware import choose_device
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if os.fork() == 0:
+            try:
+                write_message(theirs, found=choose_device(device).type)
+            except QkvError as error:
+                write_message(theirs, failed=str(error))
+            finally:
+                os._exit(0)
+        theirs.close()
+        answer = read_message(ours)
+    if "found" not in answer:
+        raise ConfigError(answer.get("failed", "looking for GPUs ended the process that did it; give --device cpu or cuda"))
+    return answer["found"]
 
 
 class WorkerServer(ServiceServer):
