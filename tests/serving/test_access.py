@@ -13,7 +13,7 @@ from qkv.base.errors import ConfigError
 from qkv.serving.authentication import Authenticator, digest, new_key, read_keys
 from qkv.serving.errors import RequestError
 from qkv.serving.registry import ModelRegistry
-from qkv.serving.settings import ApiKey
+from qkv.serving.settings import ApiKey, ServiceSettings
 from qkv.serving.shared_limits import SharedLimits
 
 KEY = new_key()
@@ -151,3 +151,10 @@ def test_too_many_connections(models: ModelRegistry) -> None:
             refused = third.get("/healthz")
             assert refused.status_code == 429 and refused.headers["retry-after"]
         running.said("/translate", q="sun")
+
+
+def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
+    assert ServiceSettings(proxies=("10.1.2.3/8", "::1")).proxies == ("10.0.0.0/8", "::1/128")
+    for wrong in ("*", "nginx", "10.0.0.0/99", ""):
+        with pytest.raises(ValueError, match="an address or a network"):
+            ServiceSettings(proxies=(wrong,))

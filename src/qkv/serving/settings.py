@@ -1,8 +1,9 @@
 """Settings of a service: limits, API keys and batching."""
 
+import ipaddress
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from qkv.base.config import Config
 
@@ -40,3 +41,12 @@ class ServiceSettings(Config):
     hosts: tuple[str, ...] = ()  # host names that the service accepts; none: any
     proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
     logs: Literal["none", "requests", "texts"] = "requests"  # only "texts" writes users' texts to the log
+
+    @field_validator("proxies")
+    @classmethod
+    def _networks(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Write addresses as networks; an unknown word would be trusted as a name."""
+        try:
+            return tuple(str(ipaddress.ip_network(value, strict=False)) for value in values)
+        except ValueError as error:
+            raise ValueError(f"a trusted proxy is an address or a network such as 10.0.0.0/8: {error}") from None

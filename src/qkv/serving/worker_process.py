@@ -71,6 +71,7 @@ class Template:
     def __init__(self, inherited: Inherited, channel: socket.socket):
         self.inherited, self.channel = inherited, channel
         self.loaded: dict[Any, Any] = {}  # models by group
+        self.loaded_with: tuple[str | None, ...] = ()  # device, engine and precision
         self.threads = 0  # that computations of all workers together use
         self.loading = True
 
@@ -106,12 +107,13 @@ class Template:
         device, engine, precision = self.config.device, self.config.engine, self.config.precision
         device_type = _device_type(device)
         self.settings = self.config.settings(device_type)
-        kept = {group: self.loaded[group] for group in self.groups if group in self.loaded}
-        self.loaded = {}  # models that are replaced leave the memory before others enter it
+        if self.loaded_with != (device, engine, precision):
+            self.loaded = {}
+        self.loaded_with = (device, engine, precision)
+        # Models that are replaced leave the memory before others enter it.
+        self.loaded = {group: self.loaded[group] for group in self.groups if group in self.loaded}
         for group in self.groups:
-            if group in kept:
-                self.loaded[group] = kept[group]
-            elif device_type == "cpu" and group.can_be_shared(engine):
+            if group not in self.loaded and device_type == "cpu" and group.can_be_shared(engine):
                 self.loaded[group] = group.load(device, engine, precision)
         gc.collect()
         gc.freeze()  # the collector of a fork does not touch, and so copy, pages of what is here now
@@ -221,5 +223,6 @@ class WorkerServer(ServiceServer):
                 self.accepting.append(self.loop.create_task(self.loop.connect_accepted_socket(protocol, connection)))
 
     async def linger(self) -> None:
+        await asyncio.gather(*self.accepting, return_exceptions=True)
         await super().linger()
         self.link.send(drained=True)
