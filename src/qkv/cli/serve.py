@@ -1,12 +1,16 @@
 """qkv serve RUN...: trained runs as a service."""
 
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvWarning
+
+if TYPE_CHECKING:
+    from qkv.serving.service_config import ServiceConfig
 
 
 def serve_command(
@@ -21,12 +25,12 @@ def serve_command(
     workers: Annotated[
         int | None, typer.Option(min=1, max=256, help="Processes that serve (1); they share the port, limits and weights.")
     ] = None,
-    host_name: Annotated[
+    name: Annotated[
         list[str] | None,
-        typer.Option(help="Host name that requests may use; by default any, or on 127.0.0.1 this machine's own."),
+        typer.Option(help="Host name that requests may use beside localhost; by default any, or with 127.0.0.1 none."),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org.")
+        list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org; * for all.")
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None,
@@ -48,7 +52,7 @@ def serve_command(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any limit, such as queue=64 or time_limit=30.")] = None,
     log_format: Annotated[str | None, typer.Option(help="Log lines as text (the default) or json.")] = None,
     device: Annotated[str | None, typer.Option(help="auto (the default), cpu, cuda or cuda:N.")] = None,
-    engine: Annotated[str | None, typer.Option(help="For translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Of the translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
     adapter: Annotated[
         list[str] | None,
@@ -67,8 +71,8 @@ def serve_command(
         "host": host,
         "port": port,
         "workers": workers,
-        "host_names": host_name,
-        "origins": origin,
+        "names": _parsed("--name", name),
+        "origins": _parsed("--origin", origin),
         "trusted_proxies": trusted_proxy,
         "keys": keys and str(keys),
         "admin_keys": admin_keys and str(admin_keys),
@@ -83,6 +87,32 @@ def serve_command(
     _serve(config, options)
 
 
+def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
+    """Return the values of --name or --origin in the form in which requests are compared with them."""
+    from qkv.serving.settings import parse_host_name, parse_origin
+
+    parser, found = {"--name": parse_host_name, "--origin": parse_origin}[option], []
+    for value in given or ():
+        try:
+            found.append(parser(value))
+        except ValueError as error:
+            raise ConfigError(f"{option} {value}: {error}") from None
+    return tuple(found)
+
+
+def _warn_if_open(config: "ServiceConfig") -> None:
+    """Warn of a service that everybody may use who can reach this machine."""
+    from qkv.serving.service_config import LOOPBACK
+
+    if config.keys or config.host in LOOPBACK:
+        return
+    how, fix = "", "give --keys FILE"
+    if not config.names:
+        how, fix = " under any name, also web pages in a visitor's browser", f"{fix}, and --name NAME for each name that it has"
+    message = f"--host {config.host} without keys: everybody who can reach this machine may use the service{how}; {fix}"
+    warnings.warn(message, QkvWarning, stacklevel=2)
+
+
 def _serve(file: Path | None, options: dict[str, Any]) -> None:
     try:
         from qkv.serving.logs import set_up_logging
@@ -94,6 +124,7 @@ def _serve(file: Path | None, options: dict[str, Any]) -> None:
 
     config = read_config(file, options)
     config.settings()  # a mistake is found before models are loaded
+    _warn_if_open(config)
     set_up_logging(config.log_format)
     with bind(config.host, config.port) as listening:
         supervise(config, lambda: read_config(file, options), listening)

@@ -22,6 +22,7 @@ from qkv.serving.middleware import ServiceMiddleware
 from qkv.serving.monitoring_api import monitoring_router
 from qkv.serving.native_api import native_router
 from qkv.serving.openai_api import openai_router
+from qkv.serving.openapi import describe
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.service import Service
 from qkv.serving.settings import ServiceSettings
@@ -72,7 +73,7 @@ def create_app(
         app.include_router(router(service))
     if service.settings.admin_keys and supervisor is not None:
         app.include_router(admin_router(service, supervisor))
-    _add_pages(app)
+    _add_pages(app, service.settings)
     if service.settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -85,23 +86,27 @@ def create_app(
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, settings: ServiceSettings) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
 
     # Describing the API takes half a second, so a worker does it when somebody asks, on another thread.
     @functools.cache
+    def description() -> dict[str, Any]:
+        return describe(app, settings)
+
+    @functools.cache
     def docs() -> str:
-        return docs_page(app.openapi())
+        return docs_page(description())
 
     @app.get("/openapi.json", include_in_schema=False)
     def get_openapi() -> dict[str, Any]:
-        return app.openapi()
+        return description()
 
     @app.get("/docs", include_in_schema=False)
     def get_docs() -> HTMLResponse:
         return HTMLResponse(docs())
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/", include_in_schema=False)
     async def get_index() -> FileResponse:
         return FileResponse(str(PAGE.joinpath("index.html")))
 

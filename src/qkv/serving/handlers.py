@@ -37,7 +37,7 @@ class TranslationHandler(AttentionHandler):
         super().__init__(translator, translator.tokenizers.source, translator.tokenizers.target)
         self.translator = translator
         self.languages = translator.recipe.data.languages
-        self.parameters = _parameters(getattr(translator.engine, "model", None))  # other programs' engines hold no module
+        self.parameters = _parameters(getattr(translator.engine, "model", None))
         if not self.reads_trees:  # requests carry heads for `look` alone
             self.abilities = ["translate", *self.abilities]
         self.has_confidence = False
@@ -161,7 +161,7 @@ class EncoderHandler(AttentionHandler):
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         values = [item.value for item in items]
         if key[0] == "embed":
-            return list(self.encoder.embed(values))
+            return list(self.encoder.embed(values, normalise=True))
         return self.encoder.fill(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
 
 
@@ -227,9 +227,9 @@ class VectorsHandler(Handler):
         return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
 
 
-def _parameters(network: nn.Module | None) -> int | None:
-    """Return the number of a network's weights."""
-    return None if network is None else sum(weight.numel() for weight in network.parameters())
+def _parameters(network: Any) -> int | None:
+    """Return the number of a network's weights; None for the model of another program's engine."""
+    return sum(weight.numel() for weight in network.parameters()) if isinstance(network, nn.Module) else None
 
 
 def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:

@@ -91,8 +91,6 @@ def _prompt_texts(service: Service, body: CompletionRequest) -> list[str]:
     """Check a request's limits, and return the prompt of each choice."""
     given = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     service.check_texts(given, "prompt")
-    if len(body.stop_strings) > 16 or any(not one or len(one) > 200 for one in body.stop_strings):
-        raise invalid("stop takes up to 16 strings of 1 to 200 characters", "stop")
     if (body.max_tokens or 0) > service.settings.new_tokens:
         most = service.settings.new_tokens
         raise invalid(f"{body.max_tokens:,} tokens; ask for {most:,} at most", "max_tokens", "too_many_tokens")
@@ -143,7 +141,7 @@ def _prepare(
     options: dict[str, Any] = {}
     if temperature >= GREEDY_BELOW:
         options = {"sampling": True, "temperature": temperature, "top_p": body.top_p or 1.0, "top_k": body.top_k or 0}
-        options["seed"] = body.seed or 0
+        options["seed"] = (body.seed or 0) % 2**64
     prompts = []
     for index, text in enumerate(texts):
         number = secrets.randbits(48) if body.seed is None else index

@@ -1,14 +1,17 @@
 """Bodies of requests. Unknown keys are refused; OpenAPI is generated from these models."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from qkv.base.config import Config
 
+MAX_SEED = 2**53  # beyond it, programs that read numbers of JSON as floats would change a seed
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 TextList = Annotated[list[str], Field(min_length=1)]
+NonEmptyText = Annotated[str, StringConstraints(min_length=1)]  # where a model has nothing to do for an empty one
+StopString = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Top = Annotated[int, Field(ge=1, le=100)]
 
 
@@ -17,6 +20,12 @@ class RequestBody(Config):
 
     accepts_form: ClassVar[bool] = False
     for_admins: ClassVar[bool] = False  # whether it needs an administrator's key
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_whole_numbers(cls, values: Any) -> Any:
+        """Read 1.0 as 1: both are the same integer in JSON Schema, and some programs write no other numbers."""
+        return {name: _whole(value) for name, value in values.items()} if isinstance(values, dict) else values
 
 
 class TranslateRequest(RequestBody):
@@ -30,7 +39,7 @@ class TranslateRequest(RequestBody):
     source: ModelName | None = None  # a code of GET /languages, or auto
     target: ModelName | None = None
     format: Literal["text"] = "text"
-    alternatives: int = Field(default=0, ge=0, le=100)
+    alternatives: int = Field(default=0, ge=0)
     confidence: bool = False  # whether to return the probability that each translation is good
     api_key: str | None = None
     model: ModelName | None = None
@@ -49,7 +58,7 @@ class DetectRequest(RequestBody):
 class FillRequest(RequestBody):
     """A text with [MASK] in the place of each word to predict."""
 
-    text: str
+    text: NonEmptyText = Field(json_schema_extra={"pattern": r"\[MASK\]"})
     top: Top = 5
     model: ModelName | None = None
 
@@ -57,7 +66,7 @@ class FillRequest(RequestBody):
 class PredictRequest(RequestBody):
     """Examples for a fine-tuned model: texts, pairs of texts, or lists of words."""
 
-    texts: list[str | list[str]]
+    texts: list[NonEmptyText | list[str]]
     model: ModelName | None = None
 
 
@@ -67,7 +76,7 @@ class LookRequest(RequestBody):
     Models that read trees need the head of each word, in the format that `qkv translate` reads.
     """
 
-    text: str
+    text: NonEmptyText
     heads: list[int] | None = None
     target: str | None = None
     target_heads: list[int] | None = None  # of an encoder's second text
@@ -77,7 +86,7 @@ class LookRequest(RequestBody):
 class NeighboursRequest(RequestBody):
     """A word whose nearest words to return."""
 
-    word: str
+    word: NonEmptyText
     top: Top = 10
     model: ModelName | None = None
 
@@ -107,14 +116,14 @@ class CompletionRequest(RequestBody):
     """Texts to continue, as in OpenAI's API; options that are not supported must have their default."""
 
     model: ModelName
-    prompt: str | TextList
+    prompt: NonEmptyText | Annotated[list[NonEmptyText], Field(min_length=1)]
     max_tokens: int | None = Field(default=16, ge=1)
     temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)
     top_p: float | None = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     top_k: int | None = Field(default=0, ge=0, le=1_000_000)
     n: int | None = Field(default=1, ge=1, le=16)
-    stop: str | list[str] | None = None
-    seed: int | None = Field(default=None, ge=0, le=2**53)
+    stop: StopString | Annotated[list[StopString], Field(max_length=16)] | None = None
+    seed: int | None = Field(default=None, ge=-MAX_SEED, le=MAX_SEED)
     echo: bool | None = False
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -139,3 +148,10 @@ class AddModelRequest(RequestBody):
     name: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][\w.-]*$")
     folder: str = Field(min_length=1, max_length=1000)  # below --model-root
     adapter: bool = False  # whether it is an adapter of one of the runs that are served
+
+
+def _whole(value: Any) -> Any:
+    """Return an integer for a whole float; the same for all numbers of a list."""
+    if isinstance(value, list):
+        return [_whole(one) if isinstance(one, float) else one for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

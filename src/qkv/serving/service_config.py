@@ -27,7 +27,7 @@ class ServiceConfig(Config):
     workers: int = Field(default=1, ge=1, le=256)  # processes
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)  # 0: any free one
-    host_names: tuple[str, ...] = ()  # names that requests may use; none: any, or on 127.0.0.1 this machine's own
+    names: tuple[str, ...] = ()  # host names that requests may use beside localhost; none: any, or with 127.0.0.1 no other
     origins: tuple[str, ...] = ()  # web origins whose pages may send requests
     trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
     keys: str | None = None  # file of API keys
@@ -46,7 +46,7 @@ class ServiceConfig(Config):
                 "admin_keys": read_keys(Path(self.admin_keys)) if self.admin_keys else (),
                 "rate": self.rate,
                 "origins": self.origins,
-                "hosts": tuple(map(str.lower, self.host_names or (LOOPBACK if self.host in LOOPBACK else ()))),
+                "hosts": (*LOOPBACK, *self.names) if self.names or self.host in LOOPBACK else (),
                 "proxies": self.trusted_proxies,
                 **self.limits,
             },
@@ -62,7 +62,7 @@ def read_config(file: Path | None, options: dict[str, Any]) -> ServiceConfig:
         for key in ("models", "adapters"):
             values[key] = {name: str(file.parent / folder) for name, folder in values.get(key, {}).items()}
         values |= {key: str(file.parent / values[key]) for key in PATHS if values.get(key)}
-    given = {key: value for key, value in options.items() if value not in (None, [], {})}
+    given = {key: value for key, value in options.items() if value not in (None, [], (), {})}
     for key in ("models", "adapters", "limits"):
         given[key] = {**values.get(key, {}), **given.get(key, {})}
     config = parse(ServiceConfig, {**values, **given}, str(file or "options"))

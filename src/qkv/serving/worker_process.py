@@ -71,7 +71,6 @@ class Template:
     def __init__(self, inherited: Inherited, channel: socket.socket):
         self.inherited, self.channel = inherited, channel
         self.loaded: dict[Any, Any] = {}  # models by group
-        self.loaded_with: tuple[str | None, ...] = ()  # device, engine and precision
         self.threads = 0  # that computations of all workers together use
         self.loading = True
 
@@ -104,17 +103,13 @@ class Template:
 
         self.threads = self.threads or torch.get_num_threads()
         torch.set_num_threads(1)
-        device, engine, precision = self.config.device, self.config.engine, self.config.precision
-        device_type = _device_type(device)
+        device_type = _device_type(self.config.device)
         self.settings = self.config.settings(device_type)
-        if self.loaded_with != (device, engine, precision):
-            self.loaded = {}
-        self.loaded_with = (device, engine, precision)
         # Models that are replaced leave the memory before others enter it.
         self.loaded = {group: self.loaded[group] for group in self.groups if group in self.loaded}
         for group in self.groups:
-            if group not in self.loaded and device_type == "cpu" and group.can_be_shared(engine):
-                self.loaded[group] = group.load(device, engine, precision)
+            if group not in self.loaded and device_type == "cpu" and group.can_be_shared:
+                self.loaded[group] = group.load()
         gc.collect()
         gc.freeze()  # the collector of a fork does not touch, and so copy, pages of what is here now
         write_message(self.channel, ready=True, time_limit=self.settings.time_limit)
@@ -122,8 +117,9 @@ class Template:
     def _groups(self) -> list[Any]:
         from qkv.serving.registry import model_groups
 
-        named = [[(name, Path(folder)) for name, folder in each.items()] for each in (self.config.models, self.config.adapters)]
-        return model_groups(*named)
+        c = self.config
+        models, adapters = ([(name, Path(folder)) for name, folder in each.items()] for each in (c.models, c.adapters))
+        return model_groups(models, adapters, c.device, c.engine, c.precision)
 
     def work(self) -> None:
         """Serve as a worker until the supervisor says to stop, or ends."""
@@ -140,15 +136,10 @@ class Template:
         write_message(self.channel, pid=os.getpid())
         torch.set_num_threads(max(1, self.threads // self.config.workers))
         torch.seed()
-        config = self.config
-        models = [
-            model
-            for group in self.groups
-            for model in self.loaded.get(group) or group.load(config.device, config.engine, config.precision)
-        ]
+        models = [model for group in self.groups for model in self.loaded.get(group) or group.load()]
         self.inherited.limits.process = number
         share_metrics(self.inherited.metrics, str(number))
-        link = SupervisorLink(self.channel, config.workers)
+        link = SupervisorLink(self.channel, self.config.workers)
         app = create_app(ModelRegistry(models), self.settings, self.inherited.limits, link)
         serve(WorkerServer(app, link), self.inherited.listening)
         if not link.alive:  # the supervisor was killed

@@ -1,0 +1,71 @@
+"""How many connections there may be: in all, from one address, and a few more that only answer health checks."""
+
+import ipaddress
+from enum import Enum
+
+from qkv.serving.errors import RequestError
+from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
+
+RESERVED = 32  # connections beyond the limits, for health checks
+RESERVED_PER_ADDRESS = 8
+IPV6_NETWORK = 64  # bits of an IPv6 address that name a customer's network; the rest is free to choose
+
+
+class Place(Enum):
+    """What a connection is admitted to."""
+
+    ORDINARY = "every request"
+    RESERVED = "health checks"
+    NONE = "nothing"
+
+
+class ConnectionLimits:
+    """Counts the open connections of all processes of a service; a trusted proxy may hold as many as there are in all."""
+
+    def __init__(self, settings: ServiceSettings, shared: SharedLimits):
+        self.shared, self.proxies = shared, [ipaddress.ip_network(network) for network in settings.proxies]
+        self.limits = {
+            Place.ORDINARY: (settings.connections, settings.connections_per_address),
+            Place.RESERVED: (RESERVED, RESERVED_PER_ADDRESS),
+        }
+
+    def take(self, address: str) -> Place:
+        """Count a new connection from an address; return what it is admitted to."""
+        network = network_of(address)
+        for place, (most, most_per_address) in self.limits.items():
+            whole, own = f"connections to {place}", f"connections to {place} of {network}"
+            try:
+                if not self.shared.hold(whole, 1, most):
+                    continue
+                if self.shared.hold(own, 1, most if self._trusts(address) else most_per_address):
+                    return place
+            except RequestError:  # too many addresses at once
+                pass
+            self.shared.release(whole, 1)
+        return Place.NONE
+
+    def free(self, address: str, place: Place) -> None:
+        """Forget a connection that was counted."""
+        if place is not Place.NONE:
+            self.shared.release(f"connections to {place}", 1)
+            self.shared.release(f"connections to {place} of {network_of(address)}", 1)
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            return any(ipaddress.ip_address(address) in network for network in self.proxies)
+        except ValueError:
+            return False
+
+
+def network_of(address: str) -> str:
+    """Return the address whose connections are counted together: an IPv4 address, or an IPv6 network."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, IPV6_NETWORK), strict=False))
