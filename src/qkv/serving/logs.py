@@ -1,5 +1,6 @@
 """Log lines as text or JSON, each with the id of its request."""
 
+import contextlib
 import io
 import json
 import logging
@@ -48,6 +49,8 @@ class JsonFormatter(logging.Formatter):
 
 def set_up_logging(format: str) -> None:
     """Write log lines to standard error; a line that cannot be written, as on a full disk, is lost and stops nothing."""
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()  # warnings come before the log
     raw = open(sys.stderr.fileno(), "wb", 0, closefd=False)  # noqa: SIM115  (nothing may be left to write at the end)
     handler = logging.StreamHandler(io.TextIOWrapper(raw, "utf-8", "replace", write_through=True))
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
