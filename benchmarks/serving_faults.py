@@ -110,6 +110,14 @@ class FaultedService:
             await asyncio.sleep(0.01)
         return "another worker is ready"
 
+    async def kill_template(self) -> str:
+        """Kill the process that workers are forked from, and wait until the service has changed to a new one."""
+        before = set(processes_of(self.process.pid)) - {self.process.pid}
+        os.kill(min(before), signal.SIGKILL)  # it is older than its forks
+        while before & set(processes_of(self.process.pid)):
+            await asyncio.sleep(0.05)
+        return "a new template, and new workers"
+
     async def ready(self) -> bool:
         """Return whether /readyz says so."""
         with suppress(OSError):
@@ -145,6 +153,7 @@ class FaultedService:
         return {
             "nothing": None,
             "a worker is killed": self.kill_worker,
+            "the template is killed": self.kill_template,
             "the replacement is broken": lambda: self.add(BROKEN),
             "the model is replaced": lambda: self.add(OTHER),
             "the model is replaced back on SIGHUP": self.hang_up,
