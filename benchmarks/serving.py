@@ -71,6 +71,7 @@ class Client:
         self.port = port
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
+        self.closing = False  # whether the server closes the connection after its last answer
 
     async def translate(self, text: str) -> tuple[int, str]:
         """Return the status and the translation, which is empty for an error."""
@@ -81,6 +82,7 @@ class Client:
         self.writer.write(HEAD % len(body) + body)
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         length = re.search(r"content-length: (\d+)", head)
+        self.closing = "connection: close" in head
         answer = json.loads(await self.reader.readexactly(int(length[1]) if length else 0))
         return int(head.split()[1]), answer.get("translatedText", "")
 
@@ -93,7 +95,7 @@ class Clients:
     """Clients that request translations of texts in turn, and compare them with the expected ones."""
 
     def __init__(self, port: int, pid: int, expected: dict[str, str]):
-        self.port, self.pid, self.expected = port, pid, expected
+        self.port, self.pid, self.expected = port, pid, expected  # pid: of the supervisor
         self.texts, self.turn = list(expected), count()
 
     async def request(self, client: Client, result: PhaseResult) -> None:
@@ -159,10 +161,23 @@ class Clients:
             await asyncio.sleep(EVERY)
 
 
-def resident(pid: int) -> int:
-    """Return the resident memory of a process in kB."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) if found else 0
+def processes_of(leader: int) -> list[int]:
+    """Return the processes of a service, which are in the group that its supervisor leads."""
+    found = []
+    for each in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
+        with contextlib.suppress(ProcessLookupError):
+            found += [each] if os.getpgid(each) == leader else []
+    return found
+
+
+def resident(leader: int) -> int:
+    """Return the memory of all processes of a service in kB; a page that several have in common counts once."""
+    total = 0
+    for each in processes_of(leader):
+        with contextlib.suppress(OSError):  # it has just ended
+            pss = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{each}/smaps_rollup").read_text(), re.MULTILINE)
+            total += int(pss[1]) if pss else 0
+    return total
 
 
 @contextlib.contextmanager
@@ -171,7 +186,7 @@ def served(run: Path, expected: dict[str, str], log: Path, *settings: str) -> It
     options = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "qkv", "serve", str(run), "--port", "0", "--device", "cpu", *options]
     with log.open("w") as written:
-        process = subprocess.Popen(command, stderr=written)
+        process = subprocess.Popen(command, stderr=written, start_new_session=True)
     try:
         yield Clients(_port(process, log), process.pid, expected)
     finally:

@@ -29,7 +29,7 @@ def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
     texts = texts_of(12)
     right = dict(zip(texts, load_translator(run, "cpu").translate(texts), strict=True))
     with Running(load_models([str(run)], "cpu"), queue=1) as running:
-        clients = script.Clients(running.port, os.getpid(), right)
+        clients = script.Clients(running.port, os.getpgrp(), right)
         single = asyncio.run(clients.together(1, 0.2))
         assert set(single.statuses) == {"200"} and single.wrong == 0 and single.memory
         crowded = asyncio.run(clients.at_rate(400, 0.2))

@@ -10,15 +10,16 @@ import httpx
 import pytest
 from service_runs import Running, code_of
 
-import qkv.serving.authentication
+import qkv.serving.shared_limits
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.serving import connections
-from qkv.serving.authentication import Authenticator, RateLimiter, digest, new_key, read_keys
+from qkv.serving.authentication import Authenticator, digest, new_key, read_keys
 from qkv.serving.connections import ConnectionLimits, Place, network_of
 from qkv.serving.errors import RequestError
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.settings import ApiKey, ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
 from workbench import wait_until
 
 KEY = new_key()
@@ -29,14 +30,14 @@ def key(**options: Any) -> ApiKey:
 
 
 class Access:
-    """An authenticator and a rate limiter, used as the service uses them."""
+    """An authenticator and limits, used as the service uses them."""
 
-    def __init__(self, **settings: Any):
-        self.authenticator, self.limiter = Authenticator(ServiceSettings(**settings)), RateLimiter()
+    def __init__(self, keys: tuple[ApiKey, ...] = (), rate: int | None = None, rows: int = 100):
+        self.authenticator, self.limits = Authenticator(keys, rate), SharedLimits(rows=rows)
 
     def admit(self, given: str | None, address: str = "") -> str:
         caller = self.authenticator.identify(given, address)
-        self.limiter.count(caller)
+        self.limits.count(caller)
         return caller.name
 
 
@@ -61,7 +62,7 @@ def test_a_key_is_asked_for_before_a_body_is_read(models: ModelRegistry) -> None
 
 def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(qkv.serving.authentication.time, "monotonic", lambda: now)
+    monkeypatch.setattr(qkv.serving.shared_limits.time, "monotonic", lambda: now)
     access = Access(keys=(key(rate=2), ApiKey(name="other", digest=digest("other"))), rate=60)
     assert [access.admit(KEY) for _ in range(2)] == ["anna", "anna"]
     with pytest.raises(RequestError, match="2 requests a minute") as refused:
@@ -78,14 +79,13 @@ def test_rates(monkeypatch: pytest.MonkeyPatch) -> None:
         access.admit(KEY)
 
 
-def test_rates_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qkv.serving.authentication, "MAX_BUCKETS", 3)
-    access = Access(rate=1)
+def test_rates_of_addresses() -> None:
+    access = Access(rate=1, rows=3)
     for number in range(10):
         access.admit(None, f"10.0.0.{number}")
-    assert len(access.limiter._buckets) == 3
     with pytest.raises(RequestError):
         access.admit(None, "10.0.0.9")
+    access.admit(None, "10.0.0.0")  # unused for the longest, and forgotten
 
 
 def test_files_of_keys(tmp_path: Path) -> None:
@@ -170,17 +170,18 @@ def test_too_many_connections(models: ModelRegistry) -> None:
 def test_one_address_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESERVED", 3)
     monkeypatch.setattr(connections, "RESERVED_PER_ADDRESS", 2)
-    limits = ConnectionLimits(ServiceSettings(connections=4, connections_per_address=3))
+    limits = ConnectionLimits(ServiceSettings(connections=4, connections_per_address=3, proxies=("10.0.0.9",)), SharedLimits())
     greedy = [limits.take("10.0.0.1") for _ in range(6)]
     assert greedy == [Place.ORDINARY] * 3 + [Place.RESERVED] * 2 + [Place.NONE]
     assert [limits.take("10.0.0.2") for _ in range(3)] == [Place.ORDINARY, Place.RESERVED, Place.NONE]
     for place in greedy:
         limits.free("10.0.0.1", place)
     assert limits.take("10.0.0.3") is Place.ORDINARY
-    assert {place: dict(counts) for place, counts in limits.counts.items()} == {
-        Place.ORDINARY: {"10.0.0.2": 1, "10.0.0.3": 1},
-        Place.RESERVED: {"10.0.0.2": 1},
-    }
+    assert limits.shared.held(f"connections to {Place.ORDINARY}") == 2
+    assert [limits.take("10.0.0.9") for _ in range(2)] == [Place.ORDINARY] * 2
+    limits.free("10.0.0.3", Place.ORDINARY)
+    limits.free("10.0.0.2", Place.ORDINARY)
+    assert [limits.take("10.0.0.9") for _ in range(2)] == [Place.ORDINARY] * 2, "all of them, for a trusted proxy"
 
 
 def test_networks_of_addresses() -> None:
@@ -205,3 +206,10 @@ def test_origins_and_names_are_checked() -> None:
     for name in ("https://a.org", "a.org:80", "a:80", "a b", "", "*", "ü.org"):
         with pytest.raises(ConfigError, match="a name or an address alone"):
             parse(ServiceSettings, {"hosts": [name]}, "--set")
+
+
+def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
+    assert ServiceSettings(proxies=("10.1.2.3/8", "::1")).proxies == ("10.0.0.0/8", "::1/128")
+    for wrong in ("*", "nginx", "10.0.0.0/99", ""):
+        with pytest.raises(ValueError, match="an address or a network"):
+            ServiceSettings(proxies=(wrong,))

@@ -13,7 +13,7 @@ from service_runs import Running
 import qkv.serving.server
 from qkv.serving.app import create_app
 from qkv.serving.registry import ModelRegistry
-from qkv.serving.server import bind, serve
+from qkv.serving.server import ServiceServer, bind, serve
 from qkv.serving.settings import ServiceSettings
 from workbench import wait_until
 
@@ -46,6 +46,6 @@ def test_a_signal_before_the_server_listens_to_them(models: ModelRegistry, monke
     ending.start()
     with bind("127.0.0.1", 0) as listening:
         listening.listen()
-        serve(create_app(models, ServiceSettings(logs="none")), listening)
+        serve(ServiceServer(create_app(models, ServiceSettings(logs="none"))), listening)
     ending.cancel()
     assert not late.is_set(), "the signal was missed"

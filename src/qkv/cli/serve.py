@@ -1,6 +1,5 @@
 """qkv serve RUN...: trained runs as a service."""
 
-import logging
 import sys
 import warnings
 from pathlib import Path
@@ -11,17 +10,21 @@ import typer
 from qkv.base.errors import ConfigError, QkvWarning
 
 if TYPE_CHECKING:
-    from qkv.serving.settings import ServiceSettings
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+    from qkv.serving.service_config import ServiceConfig
 
 
 def serve_command(
     runs: Annotated[
         list[str] | None, typer.Argument(help="Folders of runs, exports or word vectors; NAME=FOLDER names one.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8000,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="YAML file with any of these options; SIGHUP reads it again.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (127.0.0.1); 0.0.0.0 for all of this machine's.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on (8000); 0 for any free one.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Processes that serve (1); they share the port, limits and weights.")
+    ] = None,
     name: Annotated[
         list[str] | None,
         typer.Option(help="Host name that requests may use beside localhost; by default any, or with 127.0.0.1 none."),
@@ -29,17 +32,26 @@ def serve_command(
     origin: Annotated[
         list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org; * for all.")
     ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="Address or network of a proxy whose X-Forwarded-For names the client."),
+    ] = None,
     keys: Annotated[
         Path | None, typer.Option(help="File of API keys: each line has a name, a digest and requests a minute.")
     ] = None,
+    admin_keys: Annotated[
+        Path | None, typer.Option(help="File of keys for /admin, which adds, replaces and removes models.")
+    ] = None,
+    model_root: Annotated[Path | None, typer.Option(help="Folder from which /admin may add models.")] = None,
     new_key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make a key, print it and its line for --keys, and exit.")
+        str | None, typer.Option(metavar="NAME", help="Make a key, print it and its line for a file of keys, and exit.")
     ] = None,
     rate: Annotated[
         int | None, typer.Option(min=1, help="Limit in requests a minute, for each key, or each address without keys.")
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any limit, such as queue=64 or time_limit=30.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    log_format: Annotated[str | None, typer.Option(help="Log lines as text (the default) or json.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto (the default), cpu, cuda or cuda:N.")] = None,
     engine: Annotated[str | None, typer.Option(help="Of the translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
     adapter: Annotated[
@@ -51,14 +63,28 @@ def serve_command(
     if new_key is not None:
         _print_new_key(new_key)
         return
-    if not runs:
-        raise ConfigError("no run to serve was named; give the folder of one, or of several")
-    names = (*LOOPBACK, *_parsed("--name", name)) if name or host in LOOPBACK else ()
-    limits = _settings(settings or [], keys, rate=rate, origins=_parsed("--origin", origin), hosts=names)
-    if host not in LOOPBACK:
-        _warn_if_open(limits, host)
-    models_to_load = {"runs": runs, "device": device, "engine": engine, "precision": precision, "adapters": adapter or ()}
-    _serve(limits, host, port, models_to_load)
+    from qkv.base.config import with_settings
+
+    options = {
+        "models": _named_folders(runs or []),
+        "adapters": _named_folders(adapter or []),
+        "host": host,
+        "port": port,
+        "workers": workers,
+        "names": _parsed("--name", name),
+        "origins": _parsed("--origin", origin),
+        "trusted_proxies": trusted_proxy,
+        "keys": keys and str(keys),
+        "admin_keys": admin_keys and str(admin_keys),
+        "model_root": model_root and str(model_root),
+        "rate": rate,
+        "limits": with_settings({}, settings or []),
+        "log_format": log_format,
+        "device": device,
+        "engine": engine,
+        "precision": precision,
+    }
+    _serve(config, options)
 
 
 def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
@@ -74,47 +100,46 @@ def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _warn_if_open(limits: "ServiceSettings", host: str) -> None:
+def _warn_if_open(config: "ServiceConfig") -> None:
     """Warn of a service that everybody may use who can reach this machine."""
-    if limits.keys:
+    from qkv.serving.service_config import LOOPBACK
+
+    if config.keys or config.host in LOOPBACK:
         return
     how, fix = "", "give --keys FILE"
-    if not limits.hosts:
+    if not config.names:
         how, fix = " under any name, also web pages in a visitor's browser", f"{fix}, and --name NAME for each name that it has"
-    message = f"--host {host} without keys: everybody who can reach this machine may use the service{how}; {fix}"
+    message = f"--host {config.host} without keys: everybody who can reach this machine may use the service{how}; {fix}"
     warnings.warn(message, QkvWarning, stacklevel=2)
 
 
-def _settings(given: list[str], keys: Path | None, **options: object) -> "ServiceSettings":
-    from qkv.base.config import parse, with_settings
-    from qkv.serving.authentication import read_keys
-    from qkv.serving.settings import ServiceSettings
-
-    options["keys"] = read_keys(keys) if keys is not None else ()
-    values = {name: value for name, value in options.items() if value is not None}
-    return parse(ServiceSettings, {**values, **with_settings({}, given)}, "--set")
-
-
-def _serve(limits: "ServiceSettings", host: str, port: int, models_to_load: dict[str, Any]) -> None:
+def _serve(file: Path | None, options: dict[str, Any]) -> None:
     try:
-        from qkv.serving.app import create_app
-        from qkv.serving.registry import load_models
-        from qkv.serving.server import BACKLOG, bind, serve
+        from qkv.serving.logs import set_up_logging
+        from qkv.serving.server import bind
+        from qkv.serving.service_config import read_config
+        from qkv.serving.supervisor import supervise
     except ImportError as error:
         raise ConfigError(f"serving needs packages that are not installed ({error}); pip install 'qkv[serve]'") from None
 
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
-    with bind(host, port) as listening:
-        models = load_models(**models_to_load)
-        for model in models.all:
-            handler, abilities = model.handler, ", ".join(model.handler.abilities) or "do nothing over HTTP"
-            size = "" if handler.parameters is None else f"{handler.parameters:,} parameters, "
-            print(f"{model.name}: {handler.kind}, {size}can {abilities}", file=sys.stderr)
-        app = create_app(models, limits)
-        listening.listen(BACKLOG)  # not before, so that no client waits while models load
-        where = f"[{host}]" if ":" in host else host
-        print(f"qkv listens on http://{where}:{listening.getsockname()[1]}", file=sys.stderr, flush=True)
-        serve(app, listening)
+    config = read_config(file, options)
+    config.settings()  # a mistake is found before models are loaded
+    _warn_if_open(config)
+    set_up_logging(config.log_format)
+    with bind(config.host, config.port) as listening:
+        supervise(config, lambda: read_config(file, options), listening)
+
+
+def _named_folders(given: list[str]) -> dict[str, str]:
+    """Return the folders by name; each is named after its folder, or by the NAME of `NAME=FOLDER`."""
+    from qkv.serving.service_config import name_and_folder
+
+    found: dict[str, str] = {}
+    for name, folder in map(name_and_folder, given):
+        if name in found:
+            raise ConfigError(f"two runs are called {name!r}; name one of them otherwise, as NAME=FOLDER")
+        found[name] = str(folder)
+    return found
 
 
 def _print_new_key(name: str) -> None:

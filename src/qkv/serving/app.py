@@ -1,5 +1,6 @@
 """The service as an ASGI application."""
 
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -13,6 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 import qkv
+from qkv.serving.admin_api import admin_router
 from qkv.serving.docs_page import docs_page
 from qkv.serving.errors import RequestError, error_body, error_headers
 from qkv.serving.libretranslate_api import libretranslate_router
@@ -24,6 +26,8 @@ from qkv.serving.openapi import describe
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.service import Service
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.supervisor_link import SupervisorLink
 
 PAGE, VIEWER = files("qkv.serving").joinpath("page"), files("qkv.lens").joinpath("viewer")
 ABOUT = "Translates, fills blanks, embeds and continues texts and compares words, with models trained by qkv."
@@ -33,9 +37,17 @@ ROUTING_ERRORS = {
 }
 
 
-def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -> FastAPI:
-    """Create the application that serves these models; its workers run until it is shut down."""
-    service = Service(models, settings or ServiceSettings())
+def create_app(
+    models: ModelRegistry,
+    settings: ServiceSettings | None = None,
+    limits: SharedLimits | None = None,
+    supervisor: SupervisorLink | None = None,
+) -> FastAPI:
+    """Create the application that serves these models; its threads run until it is shut down.
+
+    `limits` and `supervisor` are those of a service of several processes.
+    """
+    service = Service(models, settings or ServiceSettings(), limits, supervisor)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -59,6 +71,8 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
     app.add_exception_handler(HTTPException, _routing_error)
     for router in (libretranslate_router, openai_router, native_router, monitoring_router):
         app.include_router(router(service))
+    if service.settings.admin_keys and supervisor is not None:
+        app.include_router(admin_router(service, supervisor))
     _add_pages(app, service.settings)
     if service.settings.origins:
         app.add_middleware(
@@ -74,16 +88,23 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
 
 def _add_pages(app: FastAPI, settings: ServiceSettings) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
-    description = describe(app, settings)
-    docs = docs_page(description)
+
+    # Describing the API takes half a second, so a worker does it when somebody asks, on another thread.
+    @functools.cache
+    def description() -> dict[str, Any]:
+        return describe(app, settings)
+
+    @functools.cache
+    def docs() -> str:
+        return docs_page(description())
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def get_openapi() -> dict[str, Any]:
-        return description
+    def get_openapi() -> dict[str, Any]:
+        return description()
 
     @app.get("/docs", include_in_schema=False)
-    async def get_docs() -> HTMLResponse:
-        return HTMLResponse(docs)
+    def get_docs() -> HTMLResponse:
+        return HTMLResponse(docs())
 
     @app.get("/", include_in_schema=False)
     async def get_index() -> FileResponse:

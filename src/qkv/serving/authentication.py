@@ -1,20 +1,16 @@
-"""API keys, stored only as digests, and a limit on each caller's rate of requests."""
+"""API keys, stored only as digests, and who a request's caller is."""
 
 import hashlib
 import hmac
-import math
 import secrets
-import time
-from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.serving.errors import RequestError
-from qkv.serving.settings import ApiKey, ServiceSettings
-
-MAX_BUCKETS = 10_000  # callers remembered at once; the one silent for the longest is forgotten first
+from qkv.serving.settings import ApiKey
 
 
 def new_key() -> str:
@@ -57,8 +53,8 @@ class Caller(NamedTuple):
 class Authenticator:
     """Identifies callers by their API key, or by their address where the service has no keys."""
 
-    def __init__(self, settings: ServiceSettings):
-        self.keys, self.rate = settings.keys, settings.rate
+    def __init__(self, keys: Sequence[ApiKey], rate: int | None = None):
+        self.keys, self.rate = keys, rate
 
     def identify(self, key: str | None, address: str) -> Caller:
         """Return the caller; raise if the service has keys and this is none of them."""
@@ -72,24 +68,3 @@ class Authenticator:
             message = "this API key is not known" if key else "an API key is needed; send Authorization: Bearer KEY"
             raise RequestError(401, "invalid_api_key", message)
         return Caller(found.name, f"key {found.name}", found.rate or self.rate)
-
-
-class RateLimiter:
-    """A token bucket for each caller, which refills at the caller's rate and holds one minute's worth of requests."""
-
-    def __init__(self) -> None:
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and the time of that count
-
-    def count(self, caller: Caller) -> None:
-        """Take a request from the caller's bucket; raise if it is empty."""
-        if caller.rate is None:
-            return
-        rate, now = caller.rate, time.monotonic()
-        left, before = self._buckets.pop(caller.bucket, (float(rate), now))
-        left = min(float(rate), left + (now - before) * rate / 60)
-        self._buckets[caller.bucket] = (left - 1 if left >= 1 else left, now)
-        if len(self._buckets) > MAX_BUCKETS:
-            self._buckets.popitem(last=False)
-        if left < 1:
-            wait = math.ceil((1 - left) * 60 / rate)
-            raise RequestError(429, "rate_limit", f"no more than {rate:,} requests a minute; wait {wait} s", retry_after=wait)

@@ -37,6 +37,10 @@ class Handler(ABC):
         """Begin to compute items of one lane, step by step."""
         raise AssertionError(f"a {self.kind} computes everything at once")
 
+    @abstractmethod
+    def try_out(self) -> bool:
+        """Compute something small, which also makes the decoding weights; return whether the numbers are finite."""
+
 
 class AttentionHandler(Handler):
     """A handler of a model whose attention can be shown, in addition to its other tasks."""

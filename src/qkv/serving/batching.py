@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self
 
+from qkv.serving.logs import request_id
+
 STAGGER = 0.02  # seconds by which each item of a request is due later than the one before
 GIVEN_UP = 4  # times the time limit, after which a request is given up that has had its turn
 ANYBODY = "anybody"  # the caller where nobody is told apart
@@ -86,7 +88,7 @@ class QueuedRequest:
     """A request in a worker's queue: its items and their results."""
 
     def __init__(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY):
-        self.key, self.items, self.caller = key, items, caller
+        self.key, self.items, self.caller, self.id = key, items, caller, request_id.get()
         self.alone = False  # whether it shares its batches with no other request, since one with it has failed
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()

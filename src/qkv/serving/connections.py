@@ -1,10 +1,11 @@
 """How many connections there may be: in all, from one address, and a few more that only answer health checks."""
 
 import ipaddress
-from collections import Counter
 from enum import Enum
 
+from qkv.serving.errors import RequestError
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
 
 RESERVED = 32  # connections beyond the limits, for health checks
 RESERVED_PER_ADDRESS = 8
@@ -20,31 +21,41 @@ class Place(Enum):
 
 
 class ConnectionLimits:
-    """Counts the open connections of a server."""
+    """Counts the open connections of all processes of a service; a trusted proxy may hold as many as there are in all."""
 
-    def __init__(self, settings: ServiceSettings):
+    def __init__(self, settings: ServiceSettings, shared: SharedLimits):
+        self.shared, self.proxies = shared, [ipaddress.ip_network(network) for network in settings.proxies]
         self.limits = {
             Place.ORDINARY: (settings.connections, settings.connections_per_address),
             Place.RESERVED: (RESERVED, RESERVED_PER_ADDRESS),
         }
-        self.counts = {place: Counter[str]() for place in self.limits}  # by network
 
     def take(self, address: str) -> Place:
         """Count a new connection from an address; return what it is admitted to."""
         network = network_of(address)
         for place, (most, most_per_address) in self.limits.items():
-            if self.counts[place].total() < most and self.counts[place][network] < most_per_address:
-                self.counts[place][network] += 1
-                return place
+            whole, own = f"connections to {place}", f"connections to {place} of {network}"
+            try:
+                if not self.shared.hold(whole, 1, most):
+                    continue
+                if self.shared.hold(own, 1, most if self._trusts(address) else most_per_address):
+                    return place
+            except RequestError:  # too many addresses at once
+                pass
+            self.shared.release(whole, 1)
         return Place.NONE
 
     def free(self, address: str, place: Place) -> None:
         """Forget a connection that was counted."""
         if place is not Place.NONE:
-            counts, network = self.counts[place], network_of(address)
-            counts[network] -= 1
-            if not counts[network]:
-                del counts[network]
+            self.shared.release(f"connections to {place}", 1)
+            self.shared.release(f"connections to {place} of {network_of(address)}", 1)
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            return any(ipaddress.ip_address(address) in network for network in self.proxies)
+        except ValueError:
+            return False
 
 
 def network_of(address: str) -> str:

@@ -1,10 +1,12 @@
 """Handlers of translators, encoders, generators and word vectors."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
@@ -46,6 +48,12 @@ class TranslationHandler(AttentionHandler):
             warnings.warn(str(error), QkvWarning, stacklevel=2)
         except ConfigError:
             pass
+
+    def try_out(self) -> bool:
+        if "translate" not in self.abilities:
+            return True
+        beams = [max(2, self.translator.recipe.decoding.beam), 1]  # many rows and a single one use different weights
+        return all(math.isfinite(self.translator.n_best(["a"], beam=beam, max_length=4)[0][0].score) for beam in beams)
 
     def translate(
         self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None, soft: bool = False
@@ -123,6 +131,9 @@ class EncoderHandler(AttentionHandler):
         if "predict" in tasks:
             self.input_format = "pair" if encoder.finetuned().data.pair else encoder.task.input_format
 
+    def try_out(self) -> bool:
+        return "embed" not in self.abilities or bool(np.isfinite(self.encoder.embed(["a"])).all())
+
     def embed(self, texts: Sequence[str]) -> PreparedRequest:
         """Prepare a vector for each text, together with the text's number of tokens."""
         longest = self.encoder.model.encoder.longest
@@ -175,6 +186,11 @@ class GenerationHandler(AttentionHandler):
         self.parameters = _parameters(generator.causal_lm)
         self.abilities = ["complete", *self.abilities]
 
+    def try_out(self) -> bool:
+        for prompts in (["a"], ["a", "b"]):  # one row and several use different weights
+            self.generator.generate(prompts, max_new_tokens=2)
+        return math.isfinite(self.generator.score(["a a"])[0])
+
     def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
         """Prepare the continuation of each prompt."""
         lane = without_sampling(config)
@@ -214,6 +230,9 @@ class VectorsHandler(Handler):
     def __init__(self, vectors: WordVectors):
         self.vectors = vectors
         self.parameters = int(vectors.matrix.size)
+
+    def try_out(self) -> bool:
+        return bool(np.isfinite(self.vectors.norms).all())
 
     def neighbours(self, word: str, top: int) -> PreparedRequest:
         """Prepare the words most similar to a word, with their similarity."""

@@ -1,18 +1,42 @@
-"""Prometheus metrics of the service, in a registry of their own."""
+"""Prometheus metrics of the service, in a registry of their own, or in files that all processes of a service share."""
 
+import os
 from collections.abc import Callable
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.multiprocess import MultiProcessCollector
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Metrics", "SupervisorMetrics", "share_metrics"]
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the client library's name
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 # Without this call the client adds a `_created` series to every counter and histogram.
 prometheus_client.disable_created_metrics()
+
+
+def share_metrics(folder: str, process: str) -> None:
+    """Keep the metrics that are made from now on in files of a folder, by the name of this process.
+
+    A process that ends leaves its counts there. The next one of the same name continues them, so two that live at the same time
+    need different names.
+    """
+    os.environ[SHARED] = folder
+    values.ValueClass = values.MultiProcessValue(lambda: process)
+
+
+class SupervisorMetrics:
+    """Metrics of the processes of a service."""
+
+    def __init__(self) -> None:
+        own = CollectorRegistry()
+        self.workers = Gauge("qkv_workers", "Worker processes that serve.", registry=own, multiprocess_mode="livesum")
+        self.replaced = Counter("qkv_workers_replaced_total", "Workers that ended by themselves.", registry=own)
+        self.changes = Counter("qkv_changes_total", "Changes of models, keys or limits, by result.", ["result"], registry=own)
 
 
 class Metrics:
@@ -30,8 +54,17 @@ class Metrics:
         )
         self.computing = Counter("qkv_compute_seconds_total", "Time spent computing.", ["model"], registry=own)
         self.tokens = Counter("qkv_tokens_total", "Tokens in texts that were computed.", ["model"], registry=own)
-        self.active = Gauge("qkv_requests_inside", "Requests that wait or are being computed.", ["model"], registry=own)
-        self.waiting = Gauge("qkv_units_waiting", "Pieces of text that wait.", ["model"], registry=own)
+        self.active = Gauge(
+            "qkv_requests_inside",
+            "Requests that wait or are being computed.",
+            ["model"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.waiting = Gauge(
+            "qkv_units_waiting", "Pieces of text that wait.", ["model"], registry=own, multiprocess_mode="livesum"
+        )
+        self.queues: list[tuple[str, Callable[[], float], Callable[[], float]]] = []
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count a finished request."""
@@ -49,10 +82,20 @@ class Metrics:
         self.computing.labels(model).inc(seconds)
 
     def watch_queue(self, model: str, active: Callable[[], float], waiting: Callable[[], float]) -> None:
-        """Read a model's queue whenever the metrics are read: its active requests and its waiting items."""
-        self.active.labels(model).set_function(active)
-        self.waiting.labels(model).set_function(waiting)
+        """Read a model's queue at every `refresh`: its active requests and its waiting items."""
+        self.queues.append((model, active, waiting))
+
+    def refresh(self) -> None:
+        """Set the metrics of queues to what is in them now."""
+        for model, active, waiting in self.queues:
+            self.active.labels(model).set(active())
+            self.waiting.labels(model).set(waiting())
 
     def text(self) -> str:
-        """Return all metrics in Prometheus' text format."""
-        return prometheus_client.generate_latest(self.registry).decode()
+        """Return all metrics in Prometheus' text format, of all processes if they share them."""
+        self.refresh()
+        registry = self.registry
+        if SHARED in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, os.environ[SHARED])
+        return prometheus_client.generate_latest(registry).decode()

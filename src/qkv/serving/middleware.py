@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from qkv.serving.errors import ClientGone, RequestError, error_body, error_headers, internal_error
+from qkv.serving.logs import choose_request_id, request_id
 from qkv.serving.service import Service
 from qkv.serving.settings import HOST
 
@@ -59,10 +60,12 @@ class RequestContext:
         self.scope = {**scope, "method": "GET"} if self.method == "HEAD" else scope
         self.service, self._send = service, send
         self.status, self.started = 0, time.monotonic()
+        self.id = choose_request_id(self._header(b"x-request-id"))
 
     async def run(self, app: App, receive: Receive) -> None:
         """Check the request, let the application answer it, and turn every exception into a response."""
         self.scope.setdefault("state", {})
+        request_id.set(self.id)
         try:
             self._check_connection()
             self._check_host()
@@ -86,6 +89,7 @@ class RequestContext:
             self.status = message["status"]
             known = {name.lower() for name, _ in message.get("headers", [])}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in known]
+            more.append((b"x-request-id", self.id.encode()))
             if self.service.stopping or self.scope["state"].get("reserved"):
                 more.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *more]}
@@ -138,5 +142,13 @@ class RequestContext:
         self.service.metrics.count_request(self.path, self.status or CLIENT_GONE, seconds)
         if self.service.settings.logs != "none":
             state = self.scope["state"]
-            more = " ".join(f"{name}={state[name]}" for name in ("who", "model") if state.get(name))
-            log.info("%s %s %d %.0f ms %s", self.method, self.path, self.status or CLIENT_GONE, 1000 * seconds, more)
+            known = {name: state[name] for name in ("who", "model") if state.get(name)}
+            fields = {"method": self.method, "path": self.path, "status": self.status or CLIENT_GONE, **known}
+            more = " ".join(f"{name}={value}" for name, value in known.items())
+            log.info(
+                "%s %s %d %.0f ms %s",
+                *(fields[name] for name in ("method", "path", "status")),
+                1000 * seconds,
+                more,
+                extra={"fields": {**fields, "seconds": round(seconds, 4)}},
+            )

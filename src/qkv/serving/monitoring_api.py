@@ -16,16 +16,22 @@ def monitoring_router(service: Service) -> APIRouter:
     @router.get("/healthz", response_model=HealthResponse, responses={503: {"model": ErrorResponse}})
     async def healthz() -> JSONResponse:
         """Check that the thread of every model runs."""
-        dead = [name for name, worker in service.workers.items() if not worker.alive]
-        if dead and not service.stopping:
-            raise RequestError(503, "worker_ended", f"nobody computes for {', '.join(dead)} any more; start the service again")
+        if service.dead and not service.stopping:
+            raise RequestError(503, "worker_ended", f"nobody computes for {', '.join(service.dead)} any more")
         return JSONResponse({"status": "ok"})
 
     @router.get("/readyz", response_model=HealthResponse, responses={503: {"model": ErrorResponse}})
     async def readyz() -> JSONResponse:
-        """Check that the service accepts requests."""
-        if service.stopping:
+        """Check that the service accepts requests: it is not stopping, and all its processes and threads live."""
+        supervisor = service.supervisor
+        replaced = supervisor is not None and supervisor.replaced  # others serve already
+        if service.stopping and not replaced:
             raise RequestError(503, "stopping", "the service is stopping", retry_after=5)
+        if service.dead and not replaced:
+            raise RequestError(503, "worker_ended", "a thread that computes has ended", retry_after=5)
+        if supervisor is not None and supervisor.alive < supervisor.workers:
+            missing = f"{supervisor.alive} of {supervisor.workers} workers serve"
+            raise RequestError(503, "workers_missing", missing, retry_after=1)
         return JSONResponse({"status": "ready"})
 
     @router.get("/metrics", response_class=PlainTextResponse, responses=ERRORS)

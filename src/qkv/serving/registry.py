@@ -1,17 +1,20 @@
-"""The models of a service, loaded once from the folders on the command line; requests know only their names."""
+"""The models of a service, loaded from folders; requests know only their names."""
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import CheckpointError, ConfigError
+from qkv.folder.run import is_exported
 from qkv.inference.adapters import find_bases, load_adapters
 from qkv.inference.load import load, load_translator, read_role
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
 from qkv.serving.handlers import EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
+from qkv.serving.service_config import name_and_folder
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
 log = logging.getLogger("qkv.serving")
@@ -88,6 +91,64 @@ class ModelRegistry:
         return [cast(ServedModel[H], model) for model in self.all if model.can(ability)]
 
 
+class ModelGroup(NamedTuple):
+    """A run and its adapters, which are loaded together; equal groups have the same files and are loaded in the same way."""
+
+    name: str
+    folder: Path
+    adapters: tuple[tuple[str, Path], ...]
+    stamps: tuple[int, ...]  # time, size and inode of every file, so that a folder with new files is another group
+    device: str
+    engine: str | None
+    precision: str | None
+
+    @property
+    def can_be_shared(self) -> bool:
+        """Whether a process that has loaded the group on the CPU can fork: other programs' engines have threads."""
+        return sys.platform == "linux" and self.engine in (None, "own") and not is_exported(self.folder)
+
+    def load(self) -> list[ServedModel[Handler]]:
+        """Load and try the models of the group; in our own engine adapters share the weights of their run."""
+        how = (self.device, self.engine, self.precision)
+        if self.adapters and self.engine in (None, "own") and self.precision is None:
+            base, translators = load_adapters(self.folder, [adapter for _, adapter in self.adapters], self.device)
+            models = [ServedModel[Handler](self.name, TranslationHandler(base))]
+        else:
+            models = [ServedModel(self.name, _load(self.folder, *how))]
+            translators = [load_translator(self.folder, *how, adapter) for _, adapter in self.adapters]
+        names = [name for name, _ in self.adapters]
+        models += [ServedModel(name, TranslationHandler(found)) for name, found in zip(names, translators, strict=True)]
+        for model in models:
+            if not model.handler.try_out():
+                raise CheckpointError(f"{model.name}: {self.folder} computes numbers that are not finite; serve another run")
+        return models
+
+
+def model_groups(
+    runs: Sequence[tuple[str, Path]],
+    adapters: Sequence[tuple[str, Path]] = (),
+    device: str = "auto",
+    engine: str | None = None,
+    precision: str | None = None,
+) -> list[ModelGroup]:
+    """Find the run that each adapter belongs to, and the runs that `engine` and `precision` are for: the translators."""
+    bases = find_bases([folder for _, folder in adapters], [folder for _, folder in runs])
+    others = [] if engine is None and precision is None else [name for name, folder in runs if not _translates(folder)]
+    if len(others) == len(runs):
+        listed = ", ".join(others)
+        raise ConfigError(f"engine and precision are for translators, and there is none among {listed}; leave them out")
+    if others:
+        log.info("engine and precision are for translators; %s: as without them", ", ".join(others))
+    groups = []
+    for name, folder in runs:
+        own = tuple(adapter for adapter, base in zip(adapters, bases, strict=True) if base == folder)
+        files = [file for _, each in ((name, folder), *own) for file in sorted(each.rglob("*")) if file.is_file()]
+        stamps = tuple(number for file in map(Path.stat, files) for number in (file.st_mtime_ns, file.st_size, file.st_ino))
+        how = (None, None) if name in others else (engine, precision)
+        groups.append(ModelGroup(name, folder, own, stamps, device, *how))
+    return groups
+
+
 def load_models(
     runs: Sequence[str],
     device: str,
@@ -97,36 +158,11 @@ def load_models(
 ) -> ModelRegistry:
     """Load models from folders; each is named after its folder, or by the NAME of `NAME=FOLDER`.
 
-    Adapters of a run are models of their own, after it; in our own engine they share its weights. `engine` and `precision` are
-    those of the translators.
+    Adapters of a run are models of their own, after it. `engine` and `precision` are those of the translators.
     """
-    named, named_adapters = [_name_and_folder(run) for run in runs], [_name_and_folder(adapter) for adapter in adapters]
-    bases = find_bases([folder for _, folder in named_adapters], [folder for _, folder in named])
-    others = [] if engine is None and precision is None else [name for name, folder in named if not _translates(folder)]
-    listed = ", ".join(others)
-    if len(others) == len(named):
-        raise ConfigError(f"engine and precision are for translators, and there is none among {listed}; leave them out")
-    if others:
-        log.info("engine and precision are for translators; %s: as without them", listed)
-    models: list[ServedModel[Handler]] = []
-    for name, folder in named:
-        own = [adapter for adapter, base in zip(named_adapters, bases, strict=True) if base == folder]
-        if own and engine in (None, "own") and precision is None:
-            base, translators = load_adapters(folder, [adapter for _, adapter in own], device)
-            models.append(ServedModel(name, TranslationHandler(base)))
-        else:
-            models.append(ServedModel(name, _load(folder, device, *((None, None) if name in others else (engine, precision)))))
-            translators = [load_translator(folder, device, engine, precision, adapter) for _, adapter in own]
-        models += [ServedModel(name, TranslationHandler(found)) for (name, _), found in zip(own, translators, strict=True)]
-    return ModelRegistry(models)
-
-
-def _name_and_folder(given: str) -> tuple[str, Path]:
-    """Split NAME=FOLDER; a folder without a name has its own."""
-    name, equals, path = given.partition("=")
-    if not (equals and name) or Path(given).exists():
-        return Path(given).resolve().name, Path(given)
-    return name, Path(path)
+    named, named_adapters = ([name_and_folder(each) for each in given] for given in (runs, adapters))
+    groups = model_groups(named, named_adapters, device, engine, precision)
+    return ModelRegistry([model for group in groups for model in group.load()])
 
 
 def _translates(folder: Path) -> bool:

@@ -19,6 +19,7 @@ class RequestBody(Config):
     """The body of a request, in JSON; LibreTranslate's clients also send forms, and may put their key into the body."""
 
     accepts_form: ClassVar[bool] = False
+    for_admins: ClassVar[bool] = False  # whether it needs an administrator's key
 
     @model_validator(mode="before")
     @classmethod
@@ -138,6 +139,15 @@ class CompletionRequest(RequestBody):
     def stop_strings(self) -> tuple[str, ...]:
         """The strings that end a text."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+class AddModelRequest(RequestBody):
+    """A model to serve: a new one, or another folder for a name that is there."""
+
+    for_admins = True
+    name: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][\w.-]*$")
+    folder: str = Field(min_length=1, max_length=1000)  # below --model-root
+    adapter: bool = False  # whether it is an adapter of one of the runs that are served
 
 
 def _whole(value: Any) -> Any:

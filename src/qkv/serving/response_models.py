@@ -25,6 +25,13 @@ class OpenAIErrorResponse(BaseModel):
     error: OpenAIError
 
 
+class ServedFolders(BaseModel):
+    """The names that all workers serve now, each with its folder."""
+
+    models: dict[str, str]
+    adapters: dict[str, str]
+
+
 class DetectedLanguage(BaseModel):
     language: str
     confidence: float

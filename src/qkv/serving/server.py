@@ -28,7 +28,11 @@ class ServiceServer(uvicorn.Server):
     def __init__(self, app: FastAPI):
         self.service = app.state.service
         settings: ServiceSettings = self.service.settings
-        shared = {"settings": settings, "limits": ConnectionLimits(settings), "metrics": self.service.metrics}
+        shared = {
+            "settings": settings,
+            "limits": ConnectionLimits(settings, self.service.limits),
+            "metrics": self.service.metrics,
+        }
         config = uvicorn.Config(
             app,
             http=type("Protocol", (LimitedProtocol,), shared),
@@ -38,7 +42,8 @@ class ServiceServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=bool(settings.proxies),
+            forwarded_allow_ips=list(settings.proxies),
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(settings.time_limit) + 5,
             backlog=BACKLOG,
@@ -50,17 +55,20 @@ class ServiceServer(uvicorn.Server):
         self.service.stopping = True  # from now on every response closes its connection
         for server in self.servers:
             server.close()
+        await self.linger()
+        await super().shutdown(sockets)
+
+    async def linger(self) -> None:
+        """Let connected clients send one more request, for a while."""
         # A client may have sent a request before it could know that the server stops; silent connections are closed after that.
         ends = asyncio.get_running_loop().time() + LINGER
         while self.server_state.connections and not self.force_exit and asyncio.get_running_loop().time() < ends:
             await asyncio.sleep(0.02)
-        await super().shutdown(sockets)
 
 
-def serve(app: FastAPI, listening: socket.socket) -> None:
+def serve(server: ServiceServer, listening: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT, then answer the accepted requests and return."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    server = ServiceServer(app)
     _allow_open_files(server.service.settings.connections)
     with _stopped_by_signals(server):
         asyncio.run(server.serve([listening]))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from qkv.base.errors import QkvError
-from qkv.serving.authentication import Authenticator, RateLimiter
+from qkv.serving.authentication import Authenticator
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.errors import ClientGone, RequestError, invalid
 from qkv.serving.metrics import Metrics
@@ -18,6 +18,8 @@ from qkv.serving.registry import ModelRegistry, ServedModel
 from qkv.serving.request_body import parse_body, read_bytes
 from qkv.serving.request_models import RequestBody
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.supervisor_link import SupervisorLink
 from qkv.serving.worker import BatchWorker
 
 log = logging.getLogger("qkv.serving")
@@ -29,10 +31,19 @@ Result = TypeVar("Result")
 class Service:
     """Models with their workers, and the checks that every request passes."""
 
-    def __init__(self, models: ModelRegistry, settings: ServiceSettings):
+    def __init__(
+        self,
+        models: ModelRegistry,
+        settings: ServiceSettings,
+        limits: SharedLimits | None = None,
+        supervisor: SupervisorLink | None = None,
+    ):
         self.models, self.settings, self.metrics = models, settings, Metrics()
-        self.authenticator, self.limiter = Authenticator(settings), RateLimiter()
-        self.workers = {model.name: BatchWorker(model.name, model.handler, settings, self.metrics) for model in models.all}
+        self.limits, self.supervisor = limits or SharedLimits(), supervisor
+        self.authenticator, self.admins = Authenticator(settings.keys, settings.rate), Authenticator(settings.admin_keys)
+        self.workers = {
+            model.name: BatchWorker(model.name, model.handler, settings, self.metrics, self.limits) for model in models.all
+        }
         self.threads = ThreadPoolExecutor(2, "qkv-prepare")  # tokenize, so that the event loop stays free
         self.stopping = False
 
@@ -43,17 +54,36 @@ class Service:
             worker.close()
         self.threads.shutdown()
 
+    @property
+    def dead(self) -> list[str]:
+        """The names of models whose thread has ended."""
+        return [name for name, worker in self.workers.items() if not worker.alive]
+
+    def description(self) -> list[str]:
+        """Return a line for each model: its name, kind and size, and what it can do."""
+        lines = []
+        for name, handler in ((model.name, model.handler) for model in self.models.all):
+            size = "" if handler.parameters is None else f", {handler.parameters:,} parameters"
+            lines.append(f"{name}: {handler.kind}{size}, can {', '.join(handler.abilities) or 'do nothing over HTTP'}")
+        return lines
+
     def admit(self, request: Request, key: str | None = None) -> None:
         """Check the key in a request's header or body, and the caller's rate."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        bearer = given.strip() if scheme.lower() == "bearer" else None
-        caller = self.authenticator.identify(bearer or key, request.client.host if request.client else "")
+        caller = self.authenticator.identify(_bearer(request) or key, request.client.host if request.client else "")
         request.state.who, request.state.caller = caller.name, caller.bucket
-        self.limiter.count(caller)
+        self.limits.count(caller)
+
+    def admit_admin(self, request: Request) -> None:
+        """Check the administrator's key in a request's header."""
+        if not self.admins.keys:
+            raise RequestError(403, "no_admins", "this service has no administrators; start it with --admin-keys")
+        request.state.who = self.admins.identify(_bearer(request), "").name
 
     async def read_body(self, request: Request, model: type[Body]) -> Body:
         """Admit a request and return its validated body; only bodies that may carry the key are read before that."""
-        if not model.accepts_form:
+        if model.for_admins:
+            self.admit_admin(request)
+        elif not model.accepts_form:
             self.admit(request)
         body = parse_body(await read_bytes(request, self.settings), request.headers.get("content-type", ""), model)
         if model.accepts_form:
@@ -90,6 +120,12 @@ class Service:
             raise invalid(f"{characters:,} characters in one request; send {most:,} at most", param, "text_too_long")
         if any(_has_piled_marks(text) for text in texts):
             raise invalid(f"a letter with more than {MAX_MARKS} marks on it cannot be read", param, "too_many_marks")
+
+
+def _bearer(request: Request) -> str | None:
+    """Return the key in a request's header."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else None
 
 
 async def until_disconnect(request: Request, work: Awaitable[Result]) -> Result:

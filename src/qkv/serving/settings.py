@@ -1,12 +1,15 @@
 """Settings of a service: limits, API keys and batching."""
 
+import ipaddress
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from qkv.base.config import Config
 
+# Defaults that differ on a device: a GPU computes larger batches in the same time, so more requests may wait.
+DEVICE_DEFAULTS: dict[str, dict[str, Any]] = {"cuda": {"batch_tokens": 16_384, "queue": 1024}}
 HOST = r"(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?\.?|\[[0-9a-f:.]+\])"  # a name, an IPv4 address, or an IPv6 address in brackets
 ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{HOST}(?::[0-9]{{1,5}})?")
 IPV6 = re.compile(r"\[?(?=.*:.*:)[0-9a-f:.]+\]?")
@@ -31,8 +34,17 @@ def parse_host_name(given: str) -> str:
     return name
 
 
+def parse_network(given: str) -> str:
+    """Return an address or a network as a network."""
+    try:
+        return str(ipaddress.ip_network(given, strict=False))
+    except ValueError:
+        raise ValueError("a trusted proxy is an address or a network, such as 10.0.0.0/8") from None
+
+
 Origin = Annotated[str, AfterValidator(parse_origin)]
 HostName = Annotated[str, AfterValidator(parse_host_name)]
+Network = Annotated[str, AfterValidator(parse_network)]
 
 
 class ApiKey(Config):
@@ -61,7 +73,9 @@ class ServiceSettings(Config):
     look_tokens: int = Field(default=128, ge=1)  # of a text for /look; attention maps grow quadratically
     alternatives: int = Field(default=10, ge=0)  # that a translation may ask for
     keys: tuple[ApiKey, ...] = ()  # none: no key is needed
+    admin_keys: tuple[ApiKey, ...] = ()  # for /admin; none: there is no /admin
     rate: int | None = Field(default=None, ge=1)  # requests a minute of each key, or of each address where there are no keys
     origins: tuple[Origin, ...] = ()  # web origins of other sites that may send requests (CORS); *: all
     hosts: tuple[HostName, ...] = ()  # host names that the service accepts; none: any
+    proxies: tuple[Network, ...] = ()  # whose X-Forwarded-For names the client
     logs: Literal["none", "requests", "texts"] = "requests"  # only "texts" writes users' texts to the log

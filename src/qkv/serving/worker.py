@@ -22,6 +22,7 @@ from qkv.serving.errors import RequestError, internal_error, overloaded, queue_f
 from qkv.serving.fairness import FairClock
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedLimits
 
 log = logging.getLogger("qkv.serving")
 MAX_LANES = 8  # each has caches of its own
@@ -88,8 +89,16 @@ class Work(NamedTuple):
 class BatchWorker:
     """The queue of one model, and the thread that computes it."""
 
-    def __init__(self, name: str, handler: ComputesBatches, settings: ServiceSettings, metrics: Metrics):
+    def __init__(
+        self,
+        name: str,
+        handler: ComputesBatches,
+        settings: ServiceSettings,
+        metrics: Metrics,
+        limits: SharedLimits | None = None,
+    ):
         self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
+        self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
         self._waiting: list[BatchItem] = []  # ordered by due time
         self._lanes: list[Lane] = []
@@ -121,8 +130,8 @@ class BatchWorker:
         raise timed_out(request.started, limit)
 
     def reserve(self) -> "QueueSlot":
-        """Return a slot for a request; raise if all slots are taken."""
-        if self.active >= self.settings.queue:
+        """Return a slot for a request; raise if all slots are taken, in all processes of the service together."""
+        if not self.limits.hold(f"queue {self.name}", 1, self.settings.queue):
             self.metrics.count_refusal(self.name)
             raise queue_full(self.settings.queue)
         return QueueSlot(self)
@@ -338,7 +347,7 @@ class BatchWorker:
         requests = dict.fromkeys(item.request for item in items)
         for request in requests:
             if len(requests) == 1 or any(item.streamed for item in request.items):
-                request.fail(_as_request_error(error))
+                request.fail(_as_request_error(error, request.id))
             request.alone = True
         with self._changed:
             again = [item for item in items if not item.request.cancelled]
@@ -357,13 +366,15 @@ class QueueSlot:
 
     def __exit__(self, *_: object) -> None:
         self.worker.active -= 1
+        self.worker.limits.release(f"queue {self.worker.name}", 1)
 
 
-def _as_request_error(error: Exception) -> RequestError:
+def _as_request_error(error: Exception, request: str) -> RequestError:
     """Return the error that the client gets; an unexpected one is logged without its message, which may hold a user's text."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, QkvError):
         return RequestError(400, "unsuitable", str(error))
-    log.error("%s in a worker:\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s in a worker:\n%s", type(error).__name__, where, extra={"request_id": request})
     return internal_error()
