@@ -3,7 +3,7 @@
 R hypotheses, N inputs still in the batch, B inputs in all, S source length, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 from qkv.base.errors import TrainingError
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
 
 OnToken = Callable[[int, int], bool]  # called with the number of a row and its next token; True ends the output there
@@ -35,6 +36,7 @@ class DecodingBatch:
     seed: int
     last_tokens: list[int] | None = None  # the last token of each prompt; None if outputs begin with bos
     on_token: OnToken | None = None  # called with each token but the end, where tokens are never taken back
+    records: Sequence[LogprobRecord | None] | None = None  # of the outputs whose log-probabilities are wanted
 
     def __post_init__(self) -> None:
         device = self.ids.device

@@ -4,7 +4,7 @@ Random numbers come from (seed, number of the input), so a sample does not depen
 R hypotheses still active, B inputs, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from qkv.decoding.batch import DecodingBatch, check, to_host, worth_leaving
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import DEAD, NONE, BestHypotheses
+from qkv.decoding.logprobs import TokenLogprob, token_logprobs
+from qkv.decoding.penalties import count_tokens, empty_counts, penalise
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.topk import argmax
 
@@ -66,21 +68,32 @@ def _generate(model: Decodable, batch: DecodingBatch, copies: int, choose: Choos
         state.select(inputs)
     last, tokens = batch.first[inputs], rows[:, None][:, :0] if batch.constraints.need_tokens else None
     repetition: RepetitionPenalty | None = None
+    frequency, presence = (
+        torch.full((len(rows),), value, device=device)
+        for value in (batch.config.frequency_penalty, batch.config.presence_penalty)
+    )
+    counts: Tensor | None = None  # of the tokens that each row has generated
     for step in range(batch.max_length):
-        logits = model.step(last, state)
+        logits = own = model.step(last, state)
         if batch.config.repetition_penalty != 1:
             repetition = repetition or RepetitionPenalty(
                 batch.config.repetition_penalty, batch.previous_tokens(inputs), logits.size(1), device
             )
             logits = repetition.apply(logits)
+        if batch.config.frequency_penalty or batch.config.presence_penalty:
+            counts = empty_counts(len(rows), logits.size(1), device) if counts is None else counts
+            logits = penalise(logits, counts, frequency, presence)
         logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
         sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
         batch.constraints.apply(logprobs, step, tokens, inputs)
         last = choose(logprobs, rows, step)
-        active = outputs.add(step, *to_host(last, logprobs.gather(1, last[:, None])[:, 0], sound))
+        details = token_logprobs(own, last, outputs.alternatives()) if batch.records is not None else ()
+        active = outputs.add(step, *to_host(last, logprobs.gather(1, last[:, None])[:, 0], sound), details)
         tokens = None if tokens is None else torch.cat([tokens, last[:, None]], 1)
         if repetition is not None:
             repetition.add(last)
+        if counts is not None:
+            count_tokens(counts, last)
         if not active.any():
             break
         if worth_leaving(active, device):
@@ -89,6 +102,7 @@ def _generate(model: Decodable, batch: DecodingBatch, copies: int, choose: Choos
             state.select(stay)
             if repetition is not None:
                 repetition.select(stay)
+            frequency, presence, counts = frequency[stay], presence[stay], None if counts is None else counts[stay]
     return outputs.hypotheses()
 
 
@@ -103,14 +117,33 @@ class Outputs:
         self.here = np.arange(len(self.origin))  # (R,) the rows still in the batch
         self.active = np.ones(len(self.origin), dtype=bool)  # (R,) those of them that have not ended
 
-    def add(self, step: int, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray) -> np.ndarray:
-        """Add the next token of each row and its log-probability; return which rows are still active, (R,)."""
+    def alternatives(self) -> list[int | None]:
+        """Return how many alternatives to record for the next token of each row in the batch; None for no record."""
+        records = [self.batch.records[row] for row in self.here] if self.batch.records is not None else []
+        return [None if record is None else record.alternatives for record in records]
+
+    def add(
+        self,
+        step: int,
+        tokens: np.ndarray,
+        logprob: np.ndarray,
+        sound: np.ndarray,
+        details: Sequence[TokenLogprob | None] = (),
+    ) -> np.ndarray:
+        """Add the next token of each row and its log-probability; return which rows are still active, (R,).
+
+        `details` are the log-probabilities to record, if any are wanted.
+        """
         inputs = self.origin[self.here]
         check(sound[self.active], inputs[self.active], self.batch, step)
         added = self.active & (logprob > DEAD)  # a row ends where no token is allowed
         self.tokens[self.here[added], step] = tokens[added]
         self.logprob[self.here[added]] += logprob[added]
         self.active = added & (tokens != self.batch.eos) & (step + 1 < self.batch.limit[inputs])
+        for position, detail in enumerate(details):
+            record = self.batch.records[self.here[position]] if self.batch.records is not None else None
+            if record is not None and detail is not None and added[position] and tokens[position] != self.batch.eos:
+                record.tokens.append(detail)
         if self.batch.on_token is not None:
             for position in np.flatnonzero(added & (tokens != self.batch.eos)):
                 self.active[position] &= not self.batch.on_token(int(self.here[position]), int(tokens[position]))

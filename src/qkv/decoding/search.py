@@ -13,6 +13,7 @@ from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints, max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.phrases import Phrase, PhraseTables
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.sampling import greedy, sample
@@ -37,6 +38,7 @@ def decode(
     on_token: OnToken | None = None,
     phrases: Sequence[Sequence[Phrase]] | None = None,
     never: Sequence[int] = (),
+    records: Sequence[LogprobRecord | None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each source, ids and keep (B, S), best first.
 
@@ -45,7 +47,8 @@ def decode(
 
     Outputs may also continue the inputs as prompts: `last_tokens` then holds the last token of each, which is not in ids.
     `max_lengths` limits the length of each output further than the config does. `on_token` is called with each token as it is
-    generated and may end the output there; not in beam search, which takes tokens back.
+    generated and may end the output there; not in beam search, which takes tokens back. `records` receive the log-probabilities
+    of each output's tokens but the end, before `on_token` is called; one output for each input.
 
     Outputs of a beam search contain their `phrases`; each adds its length to the limit. An output that cannot contain all
     contains as many as were found. Tokens of phrases are generated even where `allowed` or
@@ -60,6 +63,9 @@ def decode(
     _check_count("max_lengths", max_lengths, inputs)
     if on_token is not None and config.searches:
         raise ConfigError("beam search takes tokens back, so it cannot pass them on one by one; set beam: 1 or sampling: true")
+    _check_count("records", records, inputs)
+    if records is not None and (config.searches or config.n_best > 1):
+        raise ConfigError("log-probabilities of tokens need one output that is never revised; set beam: 1 and n_best: 1")
     _check_count("phrases", phrases, inputs)
     if any(phrases or ()) and not config.searches:
         raise ConfigError("only beam search finds outputs that contain phrases; set beam above 1, and leave sampling out")
@@ -73,7 +79,7 @@ def decode(
     tables = PhraseTables(wanted, eos) if any(wanted) else None
     constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad, *never} - {eos}), ids.device, tables)
     numbers = list(range(inputs) if index is None else index)
-    batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token)
+    batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token, records)
     search = sample if config.sampling else beam_search if config.searches else greedy
     with decoding_precision(config.precision, ids.device):
         return search(model, batch).hypotheses()
