@@ -13,7 +13,7 @@ from encoder_runs import write_run
 from qkv.serving.authentication import digest
 from qkv.serving.registry import ModelRegistry, load_models
 from qkv.serving.settings import ApiKey
-from qkv.serving.streaming import CompletionStream
+from qkv.serving.streaming import RequestStream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
@@ -162,13 +162,13 @@ def test_a_text_is_continued(open_page: Open) -> None:
 
 
 def test_writing_can_be_stopped(open_page: Open, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = CompletionStream.callback
+    plain = RequestStream.callback
 
-    def slowly(self: CompletionStream, index: int) -> Callable[[str], None]:
+    def slowly(self: RequestStream, index: int) -> Callable[[str], None]:
         tell = plain(self, index)
         return lambda piece: (time.sleep(0.1), tell(piece))[1]
 
-    monkeypatch.setattr(CompletionStream, "callback", slowly)
+    monkeypatch.setattr(RequestStream, "callback", slowly)
     page = open_page("write")
     ask(page, "write", "The quick", tokens="500", temperature="0")
     playwright.expect(page.locator("#write .made")).not_to_be_empty()

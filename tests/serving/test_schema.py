@@ -16,8 +16,29 @@ CHECKS = [
     schemathesis.checks.not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
     response_headers_conformance,
 ]  # fmt: skip
-ASKED = ["/translate", "/detect", "/fill", "/predict", "/look", "/neighbours", "/map", "/v1/embeddings", "/v1/completions"]
-TOLD = ["/languages", "/frontend/settings", "/models", "/v1/models", "/v1/models/{name}", "/healthz", "/readyz", "/metrics"]
+ASKED = [
+    "/translate",
+    "/translate_file",
+    "/detect",
+    "/fill",
+    "/predict",
+    "/look",
+    "/neighbours",
+    "/map",
+    "/v1/embeddings",
+    "/v1/completions",
+]
+TOLD = [
+    "/download_file/{name}",
+    "/languages",
+    "/frontend/settings",
+    "/models",
+    "/v1/models",
+    "/v1/models/{name}",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+]
 EVERY = [*(("POST", path) for path in ASKED), *(("GET", path) for path in TOLD)]
 QUICKLY = settings(
     max_examples=20,

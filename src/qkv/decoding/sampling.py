@@ -88,7 +88,8 @@ def _generate(model: Decodable, batch: DecodingBatch, copies: int, choose: Choos
         batch.constraints.apply(logprobs, step, tokens, inputs)
         last = choose(logprobs, rows, step)
         details = token_logprobs(own, last, outputs.alternatives()) if batch.records is not None else ()
-        active = outputs.add(step, *to_host(last, logprobs.gather(1, last[:, None])[:, 0], sound), details)
+        taken, logprob, whole = to_host(last, logprobs.gather(1, last[:, None])[:, 0], sound)
+        active = outputs.add(step, taken, logprob, whole, details)
         tokens = None if tokens is None else torch.cat([tokens, last[:, None]], 1)
         if repetition is not None:
             repetition.add(last)
@@ -119,7 +120,7 @@ class Outputs:
 
     def alternatives(self) -> list[int | None]:
         """Return how many alternatives to record for the next token of each row in the batch; None for no record."""
-        records = [self.batch.records[row] for row in self.here] if self.batch.records is not None else []
+        records = [self.batch.records[row] for row in self.here.tolist()] if self.batch.records is not None else []
         return [None if record is None else record.alternatives for record in records]
 
     def add(
@@ -140,9 +141,9 @@ class Outputs:
         self.tokens[self.here[added], step] = tokens[added]
         self.logprob[self.here[added]] += logprob[added]
         self.active = added & (tokens != self.batch.eos) & (step + 1 < self.batch.limit[inputs])
-        for position, detail in enumerate(details):
-            record = self.batch.records[self.here[position]] if self.batch.records is not None else None
-            if record is not None and detail is not None and added[position] and tokens[position] != self.batch.eos:
+        for row, detail, is_text in zip(self.here.tolist(), details, added & (tokens != self.batch.eos), strict=False):
+            record = self.batch.records[row] if self.batch.records is not None else None
+            if record is not None and detail is not None and is_text:
                 record.tokens.append(detail)
         if self.batch.on_token is not None:
             for position in np.flatnonzero(added & (tokens != self.batch.eos)):

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -23,7 +24,8 @@ class ProfilePair(NamedTuple):
 
 def save_language_profiles(folder: Path, profiles: ProfilePair) -> None:
     """Write the profiles into a run's folder."""
-    tensors, about = {}, {}
+    tensors: dict[str, np.ndarray] = {}
+    about: dict[str, str] = {}
     for side, profile in profiles._asdict().items():
         if profile is not None:
             tensors |= {f"{side}.sequences": profile.sequences, f"{side}.counts": profile.counts}

@@ -5,6 +5,7 @@ the same options, may share a batch. A client may disconnect at any time; the it
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -19,6 +20,7 @@ from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 
 log = logging.getLogger("qkv.serving")
+OnResult = Callable[[int, Any], object]
 STAGGER = 0.02  # seconds by which each item of a request is due later than the one before
 
 
@@ -44,19 +46,28 @@ class BatchItem:
         return self.request.arrived + STAGGER * self.index
 
 
+class OutputPlace(NamedTuple):
+    """Where the output of an item stands: in which text, and between which strings."""
+
+    text: int
+    before: str
+    after: str
+
+
 class PreparedRequest(NamedTuple):
     """A request's items, and the function that turns their results into the answer."""
 
     key: Hashable
     items: list[BatchItem]
     answer: Callable[[list[Any]], Any]
+    places: Sequence[OutputPlace] = ()  # of each item's output, where outputs are streamed
 
 
 class QueuedRequest:
     """A request in a worker's queue: its items and their results."""
 
-    def __init__(self, key: Hashable, items: Sequence[BatchItem]):
-        self.key, self.items = key, items
+    def __init__(self, key: Hashable, items: Sequence[BatchItem], on_result: OnResult | None = None):
+        self.key, self.items, self.on_result = key, items, on_result
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()
         self.loop = asyncio.get_running_loop()
@@ -69,6 +80,9 @@ class QueuedRequest:
     def finish(self, item: BatchItem, result: Any) -> None:
         """Store the result of an item; called by the worker's thread."""
         self.results[item.index] = result
+        if self.on_result is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody waits
+                self.loop.call_soon_threadsafe(self.on_result, item.index, result)
         self.remaining -= 1
         if not self.remaining:
             self._resolve(lambda: self.done.set_result(self.results))
@@ -116,9 +130,9 @@ class BatchWorker:
             raise queue_full(self.settings.queue)
         return QueueSlot(self)
 
-    def put(self, key: Hashable, items: Sequence[BatchItem]) -> QueuedRequest:
-        """Put items into the queue."""
-        request = QueuedRequest(key, items)
+    def put(self, key: Hashable, items: Sequence[BatchItem], on_result: OnResult | None = None) -> QueuedRequest:
+        """Put items into the queue; the event loop calls `on_result` with the index and the result of each that is computed."""
+        request = QueuedRequest(key, items, on_result)
         with self._changed:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)

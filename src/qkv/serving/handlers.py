@@ -1,24 +1,26 @@
 """Handlers of translators, encoders, generators and word vectors."""
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.decoding.config import DecodingConfig
+from qkv.folder.language_profiles import ProfilePair, read_language_profiles
 from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, GeneratedText, Prompt, TextGenerator
 from qkv.inference.translator import Translator
 from qkv.serving.base_handler import AttentionHandler, Handler, available
-from qkv.serving.batching import BatchItem, PreparedRequest
+from qkv.serving.batching import BatchItem, OutputPlace, PreparedRequest
 from qkv.serving.errors import invalid
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary
-from qkv.text.tokenizer import MASK
+from qkv.text.tokenizer import MASK, Tokenizer
 from qkv.vectors.plot import pca_2d
 from qkv.vectors.word_vectors import WordVectors
 
@@ -35,10 +37,15 @@ class TranslationHandler(AttentionHandler):
         super().__init__(translator, translator.tokenizers.source, translator.tokenizers.target)
         self.translator = translator
         self.languages = translator.recipe.data.languages
-        self.parameters = _parameters(getattr(translator.engine, "model", None))  # other programs' engines hold no module
+        self.parameters = count_parameters(getattr(translator.engine, "model", None))  # other programs' engines hold no module
         if not self.reads_trees:  # requests carry heads for `look` alone
             self.abilities = ["translate", *self.abilities]
+        self.profiles = ProfilePair(None, None)  # of its languages
         self.has_confidence = False
+        try:
+            self.profiles = read_language_profiles(translator.folder) if translator.folder else self.profiles
+        except CheckpointError as error:
+            warnings.warn(str(error), QkvWarning, stacklevel=2)
         try:
             self.has_confidence = translator.confidence_model is not None
         except CheckpointError as error:  # there is a calibration, and it cannot be used
@@ -47,9 +54,12 @@ class TranslationHandler(AttentionHandler):
             pass
 
     def translate(
-        self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None, soft: bool = False
+        self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None, soft: bool = False, whole: bool = False
     ) -> PreparedRequest:
-        """Prepare the best translation of each text and a number of alternatives, best first."""
+        """Prepare the best translation of each text and a number of alternatives, best first.
+
+        Each line of a text is translated by itself, unless the texts are `whole`, as those of documents.
+        """
         recipe, segmenter, n_best = self.translator.recipe, self.translator.segmenter, alternatives + 1
         config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
         try:
@@ -58,7 +68,7 @@ class TranslationHandler(AttentionHandler):
         except ConfigError as error:
             raise invalid(str(error), "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
-        lines_of = [[text] if recipe.data.prefixes else text.split("\n") for text in texts]
+        lines_of = [[text] if whole or recipe.data.prefixes else text.split("\n") for text in texts]
         parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
@@ -73,7 +83,7 @@ class TranslationHandler(AttentionHandler):
             each = iter(results)
             return [_join_lines([segmenter.join(line, [next(each) for _ in line]) for line in lines]) for lines in parts]
 
-        return PreparedRequest(("translate", config), items, answer)
+        return PreparedRequest(("translate", config), items, answer, _output_places(parts))
 
     def confidences(self, outputs: list[list[TranslatedText]]) -> PreparedRequest:
         """Prepare the probability that each translation is good; an item is a translation of a text."""
@@ -105,7 +115,7 @@ class EncoderHandler(AttentionHandler):
     def __init__(self, encoder: TextEncoder):
         super().__init__(encoder, encoder.tokenizer, encoder.tokenizer)
         self.encoder, self.tokenizer = encoder, encoder.tokenizer
-        self.parameters = _parameters(encoder.model)
+        self.parameters = count_parameters(encoder.model)
         if self.reads_trees:  # requests carry heads for `look` alone
             return
         tasks = available({"fill": lambda: encoder.fill_model, "predict": encoder.finetuned})
@@ -127,9 +137,7 @@ class EncoderHandler(AttentionHandler):
 
     def fill(self, text: str, top: int) -> PreparedRequest:
         """Prepare the most probable words for each [MASK]."""
-        masks = text.count(MASK)
-        if masks > MAX_MASKS:
-            raise invalid(f"the text has {masks:,} {MASK}; {MAX_MASKS} can be filled at once", "text", "too_many_masks")
+        check_masks(text)
         length = len(self.encoder.masked(text))
         return PreparedRequest(("fill", top), [BatchItem(text, length, length)], lambda results: results[0])
 
@@ -154,21 +162,45 @@ class EncoderHandler(AttentionHandler):
         return self.encoder.fill(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
 
 
-class GenerationHandler(AttentionHandler):
-    """Continues texts, and passes on each piece as it is generated; an item is one continuation."""
+class CompletionHandler(Handler):
+    """A handler of a model that completes texts; an item is one completion."""
+
+    tokenizer: Tokenizer
+    has_logprobs: ClassVar[bool]
+
+    @abstractmethod
+    def prompt(self, given: str | list[int], suffix: str | None) -> list[int]:
+        """Return the ids that the model reads for a prompt, a text or token ids, and what shall follow its completion."""
+
+    @abstractmethod
+    def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
+        """Return the config of decoding with these options."""
+
+    def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
+        """Prepare the completion of each prompt."""
+        items = [BatchItem(prompt, len(prompt.ids), len(prompt.ids) + (prompt.max_new_tokens or 0)) for prompt in prompts]
+        return PreparedRequest(("complete", config), items, lambda results: results)
+
+
+class GenerationHandler(AttentionHandler, CompletionHandler):
+    """Continues texts, and passes on each piece as it is generated."""
 
     kind = "generator"
+    has_logprobs = True
 
     def __init__(self, generator: TextGenerator):
         super().__init__(generator, generator.tokenizer, generator.tokenizer)
-        self.generator = generator
-        self.parameters = _parameters(generator.causal_lm)
+        self.generator, self.tokenizer = generator, generator.tokenizer
+        self.parameters = count_parameters(generator.causal_lm)
         self.abilities = ["complete", *self.abilities]
 
-    def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
-        """Prepare the continuation of each prompt."""
-        items = [BatchItem(prompt, len(prompt.ids), len(prompt.ids) + (prompt.max_new_tokens or 0)) for prompt in prompts]
-        return PreparedRequest(("complete", config), items, lambda results: results)
+    def prompt(self, given: str | list[int], suffix: str | None) -> list[int]:
+        if suffix is not None:
+            raise invalid("a GPT continues texts; only a T5 writes what stands before a suffix", "suffix", "unsupported")
+        return self.generator.prompt(given) if isinstance(given, str) else self.generator.check_prompt(given)
+
+    def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
+        return self.generator.decoding(max_new_tokens, **options)
 
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[GeneratedText]:
         _, config = key
@@ -208,9 +240,31 @@ class VectorsHandler(Handler):
         return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
 
 
-def _parameters(network: nn.Module | None) -> int | None:
+def check_masks(text: str) -> None:
+    """Refuse a text with too many words to predict."""
+    masks = text.count(MASK)
+    if masks > MAX_MASKS:
+        raise invalid(f"the text has {masks:,} {MASK}; {MAX_MASKS} can be filled at once", "text", "too_many_masks")
+
+
+def count_parameters(network: nn.Module | None) -> int | None:
     """Return the number of a network's weights."""
     return None if network is None else sum(weight.numel() for weight in network.parameters())
+
+
+def _output_places(texts: Sequence[Sequence[Sequence[SourcePart]]]) -> list[OutputPlace]:
+    """Return where the translation of each part stands in its text, so that all of a text joined are its translation."""
+    places = []
+    for number, lines in enumerate(texts):
+        breaks = ""  # since the last part of the text
+        for index, line in enumerate(lines):
+            breaks += "\n" if index else ""
+            for part in line:
+                places.append(OutputPlace(number, breaks + part.before, part.after))
+                breaks = ""
+        if breaks and places and places[-1].text == number:
+            places[-1] = places[-1]._replace(after=places[-1].after + breaks)
+    return places
 
 
 def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:

@@ -23,6 +23,8 @@ class ServiceSettings(Config):
     queue: int = Field(default=256, ge=1)  # requests of one model that wait or are computed; more are refused
     time_limit: float = Field(default=60.0, gt=0)  # seconds until a request is given up
     body_bytes: int = Field(default=1_000_000, ge=1)  # of a request
+    file_bytes: int = Field(default=5_000_000, ge=1)  # of an uploaded file
+    downloads: str | None = None  # folder of translated files until they are fetched; None: a temporary one
     body_seconds: float = Field(default=10.0, gt=0)  # in which a request must arrive
     connections: int = Field(default=1000, ge=1)  # open at once
     texts: int = Field(default=256, ge=1)  # in one request
