@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 import qkv
 from qkv.serving.docs_page import docs_page
 from qkv.serving.errors import RequestError, error_body, error_headers
+from qkv.serving.examples import find_examples
 from qkv.serving.libretranslate_api import libretranslate_router
 from qkv.serving.middleware import ServiceMiddleware
 from qkv.serving.monitoring_api import monitoring_router
@@ -58,7 +59,7 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
     app.add_exception_handler(HTTPException, _routing_error)
     for router in (libretranslate_router, openai_router, native_router, monitoring_router):
         app.include_router(router(service))
-    _add_pages(app)
+    _add_pages(app, service)
     if service.settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -71,10 +72,9 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
     return app
 
 
-def _add_pages(app: FastAPI) -> None:
+def _add_pages(app: FastAPI, service: Service) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
     description = app.openapi()
-    docs = docs_page(description)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def get_openapi() -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _add_pages(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def get_docs() -> HTMLResponse:
-        return HTMLResponse(docs)
+        return HTMLResponse(docs_page(description, find_examples(service.models), bool(service.settings.keys)))
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def get_index() -> FileResponse:

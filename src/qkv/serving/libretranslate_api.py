@@ -69,7 +69,7 @@ def libretranslate_router(service: Service) -> APIRouter:
         openapi_extra=also_as_form(DetectRequest),
     )
     async def detect(request: Request, body: DetectRequest) -> JSONResponse:
-        """Detect the language of a text among the source languages."""
+        """Detect the language of a text among those of the models."""
         service.check_texts([body.q], "q")
         found = rank_languages(service.models, body.q, list(_targets(service)))
         return JSONResponse([{"language": code, "confidence": confidence} for code, confidence in found])

@@ -62,7 +62,7 @@ def choose_route(models: ModelRegistry, name: str | None, source: str | None, ta
         )
     codes = list(dict.fromkeys(code for code, _ in fitting))
     if len(codes) > 1:
-        best, second = rank_languages(models, text, codes)[:2]
+        best, second = [one for one in rank_languages(models, text, codes) if one[0] in codes][:2]
         if best[1] == second[1]:
             raise invalid("the text does not tell its language; name it in source", "source", "languages")
         codes = [best[0]]
@@ -70,10 +70,10 @@ def choose_route(models: ModelRegistry, name: str | None, source: str | None, ta
 
 
 def rank_languages(models: ModelRegistry, text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
-    """Rank languages that a text may be in, with a confidence from 0 to 100."""
+    """Rank these languages, and all others that the models have profiles of, with a confidence from 0 to 100."""
     profiles: dict[str, list[LanguageProfile]] = {code: [] for code in codes}
     for model in models.all_with(TRANSLATE):
         for code, profile in zip(languages_of(model), model.handler.profiles, strict=True):
-            if code in profiles and profile is not None:
-                profiles[code].append(profile)
+            if profile is not None:
+                profiles.setdefault(code, []).append(profile)
     return detect_language(text, {code: LanguageProfile.merged(found) if found else None for code, found in profiles.items()})
