@@ -24,6 +24,8 @@ class LogprobWriter:
         """
         found: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token, one in zip(ids, tokens, strict=True):
+            if self._incomplete and not self._is_part(token):  # what is before it is no character, and shown as U+FFFD
+                self._advance()
             offset, context = self.offset, [*self._context, *self._incomplete]
             if end is not None and offset >= end:
                 break
@@ -37,15 +39,20 @@ class LogprobWriter:
         return found if alternatives else {**found, "top_logprobs": None}
 
     def _append(self, token: int) -> str:
-        """Return the text of the next token, and advance."""
+        """Return the text of the next token, and advance if a character ends with it."""
+        shown = self._text(token, self._context)
         self._incomplete.append(token)
-        text = self._decoded(self._incomplete, self._context)
-        if text.endswith(INCOMPLETE):
-            return self._bytes(token)
-        shown = text if len(self._incomplete) == 1 and text else self._bytes(token)
-        self.offset += len(text)
-        self._context, self._incomplete = [token], []
+        if not self._decoded(self._incomplete, self._context).endswith(INCOMPLETE):
+            self._advance()
         return shown
+
+    def _advance(self) -> None:
+        self.offset += len(self._decoded(self._incomplete, self._context))
+        self._context, self._incomplete = self._incomplete[-1:], []
+
+    def _is_part(self, token: int) -> bool:
+        """Return whether a token has parts of a character only."""
+        return INCOMPLETE in self._decoded([token], self._context)
 
     def _text(self, token: int, context: Sequence[int]) -> str:
         text = self._decoded([token], context)

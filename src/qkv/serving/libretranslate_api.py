@@ -72,7 +72,7 @@ def libretranslate_router(service: Service) -> APIRouter:
         """Detect the language of a text among those of the models."""
         service.check_texts([body.q], "q")
         found = rank_languages(service.models, body.q, list(_targets(service)))
-        return JSONResponse([{"language": code, "confidence": confidence} for code, confidence in found])
+        return JSONResponse([{"language": code, "confidence": round(confidence, 2)} for code, confidence in found])
 
     @router.get("/languages", response_model=list[response_models.LanguageInfo])
     async def languages() -> JSONResponse:

@@ -134,7 +134,7 @@ def _response(
     if body.source == AUTO:
         texts = [body.q] if isinstance(body.q, str) else body.q
         codes = list(dict.fromkeys([route.source, *(code for code, _ in find_routes(service.models))]))
-        confidences = [dict(rank_languages(service.models, text, codes))[route.source] for text in texts]
+        confidences = [round(dict(rank_languages(service.models, text, codes))[route.source], 2) for text in texts]
         response["detectedLanguage"] = _shaped(body, [{"language": route.source, "confidence": one} for one in confidences])
     if body.alternatives:
         response["alternatives"] = _shaped(body, [[output.text for output in each[1:]] for each in outputs])
