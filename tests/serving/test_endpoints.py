@@ -1,5 +1,6 @@
 """Endpoints: they answer as the models do; each mistake gets its own status and code."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from service_runs import Running, code_of, texts_of, write_translator
 
 from encoder_runs import write_run
 from qkv.lens.view import look
+from qkv.serving.examples import find_examples
 from qkv.serving.registry import COMPLETE, EMBED, LOOK, NEIGHBOURS, TRANSLATE, ModelRegistry, load_models
 from qkv.text.treebank import TextWithHeads
 
@@ -270,6 +272,20 @@ def test_the_api_is_told_in_words(running: Running) -> None:
     assert "<code>alternatives</code></th><td>whole number from 0 to 100</td><td>default 0</td>" in told
     assert "<code>q</code></th><td>text or list of text</td><td>required</td>" in told
     assert "list of {word, probability}" in told and "<code>text/event-stream</code>" in told and "Retry-After" in told
+
+
+def test_the_examples_of_the_api_work(running: Running, models: ModelRegistry) -> None:
+    examples = find_examples(models)
+    page = running.client.get("/docs").text
+    for path, example in examples.items():
+        assert example.fields is not None
+        if path in ("/translate_file", "/download_file/{name}"):
+            continue
+        asked = running.client.get(path.format(**example.fields)) if "{" in path else running.post(path, **example.fields)
+        assert asked.status_code == 200, (path, asked.text)
+        assert "{" in path or f"{html.escape(example.body)}</textarea>" in page
+    without = find_examples(ModelRegistry([models.named("words")]))
+    assert without["/translate"].fields is None and without["/map"].fields is not None
 
 
 def test_the_pages_need_nothing_from_elsewhere(running: Running) -> None:

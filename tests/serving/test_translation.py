@@ -97,6 +97,11 @@ def test_files_are_translated_and_fetched(served: Running, models: ModelRegistry
         assert fetched.content == translator(models, "en-fr").translate_files([tmp_path / name]).content
         assert fetched.headers["content-disposition"].startswith("attachment") and "fr" in fetched.headers["content-disposition"]
         assert fetched.headers["content-type"] == "application/octet-stream" and found["translated"] >= 1
+    (tmp_path / "c.txt").write_text("red bird\n")
+    terms = {"bird": "tree"}
+    told = upload(served, "c.txt", b"red bird\n", source="en", target="fr", model="en-fr", glossary=json.dumps(terms)).json()
+    wanted = translator(models, "en-fr").translate_files([tmp_path / "c.txt"], glossary=terms).content
+    assert served.client.get(told["translatedFileUrl"]).content == wanted and b"tree" in wanted.lower()
     twice = upload(served, "c.txt", b"rain falls\n", source="de", target="fr").json()
     assert twice["pivot"] == "en" and served.client.get(twice["translatedFileUrl"]).text.endswith("\n")
     empty = upload(served, "d.txt", b"", source="en", target="fr").json()
@@ -117,6 +122,8 @@ def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monk
             (upload(served, "a.txt", b"sun " * 20_000, **fields), 400, "text_too_long"),
             (upload(served, "a.txt", b"sun", **fields, colour="red"), 400, "invalid_request"),
             (upload(served, "a.txt", b"sun", source="en", target="de"), 400, "languages"),
+            (upload(served, "a.txt", b"sun", **fields, glossary="{"), 400, "invalid_request"),
+            (upload(served, "a.txt", b"sun", **fields, glossary='{"a": " "}'), 400, "invalid_glossary"),
             (served.client.post("/translate_file", data={"source": "en"}), 415, "content_type"),
             (served.client.post("/translate_file", files={"other": b"a"}), 400, "invalid_request"),
             (served.client.get("/download_file/..%2Fa"), 404, "not_found"),

@@ -2,12 +2,13 @@
 
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, SkipValidation, StringConstraints, WithJsonSchema
+from pydantic import Field, Json, SkipValidation, StringConstraints, WithJsonSchema
 
 from qkv.base.config import Config
 
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+GlossaryTerms = Annotated[dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]], Field(max_length=1000)]
 TextList = Annotated[list[str], Field(min_length=1)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Top = Annotated[int, Field(ge=1, le=100)]
@@ -42,7 +43,7 @@ class TranslateRequest(RequestBody):
     confidence: bool = False  # whether to return the probability that each translation is good
     api_key: str | None = None
     model: ModelName | None = None
-    glossary: dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]] | None = Field(default=None, max_length=1000)
+    glossary: GlossaryTerms | None = None
     stream: bool = False
     soft: bool = False  # whether the glossary is put into the source, as `qkv translate --soft` does
 
@@ -55,6 +56,7 @@ class TranslateFileRequest(RequestBody):
     target: ModelName | None = None
     api_key: str | None = None
     model: ModelName | None = None
+    glossary: Json[GlossaryTerms] | None = None  # as for /translate
 
 
 class DetectRequest(RequestBody):

@@ -24,12 +24,12 @@ Outputs = list[list[TranslatedText]]
 
 async def translate(service: Service, request: Request, body: TranslateRequest) -> dict[str, Any]:
     """Return the translations of a request's texts."""
-    texts, route, glossary = _check(service, body)
+    texts, route, glossary = await service.prepare(lambda: _check(service, body))
     if body.format == "html":
         return await _translate_html(service, request, body, route, glossary)
     model, read = route.models[-1], await _first_leg(service, request, route, texts)
     outputs = await service.answer(request, model, lambda: model.handler.translate(read, body.alternatives, glossary, body.soft))
-    response = _response(service, body, route, outputs, glossary)
+    response = await service.prepare(lambda: _response(service, body, route, outputs, glossary))
     if body.confidence:
         confidences = await service.answer(request, model, lambda: model.handler.confidences(outputs))
         response["confidences"] = _shaped(body, confidences)
@@ -40,7 +40,7 @@ async def stream_translation(service: Service, request: Request, body: Translate
     """Return the translations of a request's texts sentence by sentence, then the whole answer."""
     if body.format == "html" or body.confidence:
         raise invalid("only plain texts without confidence are streamed; leave stream out", "stream", "unsupported")
-    texts, route, glossary = _check(service, body)
+    texts, route, glossary = await service.prepare(lambda: _check(service, body))
     model, read = route.models[-1], await _first_leg(service, request, route, texts)
     stream = RequestStream(service, request, model)
     prepared = await stream.start(lambda: model.handler.translate(read, body.alternatives, glossary, body.soft), by_item=True)
@@ -48,7 +48,8 @@ async def stream_translation(service: Service, request: Request, body: Translate
     async def events() -> AsyncIterator[Any]:
         async for index, piece in _in_order(stream, prepared):
             yield {"index": index, "text": piece}
-        yield _response(service, body, route, prepared.answer(await stream.results()), glossary)
+        outputs = prepared.answer(await stream.results())
+        yield await service.prepare(lambda: _response(service, body, route, outputs, glossary))
         yield "[DONE]"
 
     return EventStreamResponse(request, events(), stream.close)
@@ -61,11 +62,11 @@ async def translate_upload(service: Service, request: Request, body: TranslateFi
         raise invalid(f"the file's name must end in one of {' '.join(SUFFIXES)}", "file", "unsupported_format")
     file_format = SUFFIXES[name.suffix.lower()]
     sample = content[:4000].decode("utf-8", "replace") if file_format != "docx" else ""
-    route = choose_route(service.models, body.model, body.source, body.target, sample)
-    document = TranslatedDocument([content], 0, 0, [])
+    route = await service.prepare(lambda: choose_route(service.models, body.model, body.source, body.target, sample))
+    document, options = TranslatedDocument([content], 0, 0, []), DocumentOptions(glossary=_read_glossary(body.glossary, route))
     for model in route.models:
         read = partial(read_upload, content, file_format)
-        document = await translate_document(service, request, model, content, read, DocumentOptions())
+        document = await translate_document(service, request, model, content, read, options)
         content = document.contents[0]
     target = route.models[-1].handler.languages
     stem = f"{name.stem}_{target[1]}" if target else name.stem
@@ -87,17 +88,23 @@ def _check(service: Service, body: TranslateRequest) -> tuple[list[str], Transla
             "has no calibration of confidence" if not last.handler.has_confidence else "gives it to plain texts, without a pivot"
         )
         raise invalid(f"{last.name} {why}; leave confidence out", "confidence", "no_confidence")
-    if body.glossary and route.pivot:
+    return texts, route, _read_glossary(body.glossary, route)
+
+
+def _read_glossary(terms: dict[str, Any] | None, route: TranslationRoute) -> Glossary | None:
+    """Return the glossary of a request."""
+    if not terms:
+        return None
+    if route.pivot:
         raise invalid(f"no model translates directly, as a glossary needs; {route.pivot} is between", "glossary", "unsupported")
     try:
-        glossary = Glossary(body.glossary) if body.glossary else None
+        return Glossary(terms)
     except DataError:  # its message repeats the term
         raise invalid(
             "the glossary has a term that is empty, there twice, or with a * or = in a wrong place",
             "glossary",
             "invalid_glossary",
         ) from None
-    return texts, route, glossary
 
 
 async def _first_leg(service: Service, request: Request, route: TranslationRoute, texts: list[str]) -> list[str]:
@@ -124,7 +131,7 @@ async def _translate_html(
         missing = tuple(term for best, *_ in document.outputs for term in best.missing_terms)
         scores = [sum(each[min(rank, len(each) - 1)].score for each in document.outputs) for rank in range(len(pages))]
         found.append([TranslatedText(*one, missing_terms=missing) for one in zip(pages, scores, strict=True)])
-    return _response(service, body, route, found, glossary)
+    return await service.prepare(lambda: _response(service, body, route, found, glossary))
 
 
 def _response(
