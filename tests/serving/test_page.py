@@ -246,10 +246,13 @@ def use_all(page: Any, more: str = "") -> None:
         page.wait_for_selector(f"#{panel}:not(.busy) .result:not([hidden])")
 
 
-def test_the_api_on_a_phone(open_page: Open, running: Running) -> None:
-    page = open_page(viewport=PHONE)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_api_on_a_phone(open_page: Open, running: Running, theme: str) -> None:
+    page = open_page(viewport=PHONE, theme=theme)
     page.goto(f"{running.url}/docs")
     assert page.locator("section").count() > 10
+    page.locator("summary").first.click()
+    assert page.evaluate(NAMELESS) == [] and page.evaluate(FAINT) == []
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
 
 

@@ -40,7 +40,7 @@ def docs_page(openapi: dict[str, Any], examples: Mapping[str, Example], needs_ke
     rows = "".join(f"<tr><th scope=row>{status}</th><td>{html.escape(why)}</td></tr>" for status, why in STATUSES.items())
     return (
         f'{HEAD.format(title=title)}<main id="main" class="docs" tabindex="-1"><h1>API</h1>'
-        f'<p class="lead">{about} Every request can be tried here; each is one to this server. '
+        f'<p class="lead">{about} Every request can be tried here, on this server. '
         f'The same for programs: <a href="openapi.json">openapi.json</a>.</p>\n'
         f'{KEY if needs_key else ""}{_index(endpoints)}<div class="endpoints">{sections}'
         f'<section class="card" id="errors"><h2>Errors</h2><table>{rows}</table></section></div>\n'

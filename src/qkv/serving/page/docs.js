@@ -1,6 +1,6 @@
 // The page of the API: each form sends its request, and shows the status and the answer as they come.
 
-import { authorization, useKey } from "./api.js";
+import { authorization, hasKey, useKey } from "./api.js";
 import { make } from "./dom.js";
 import { bindTheme } from "./switch.js";
 
@@ -8,11 +8,15 @@ const SHOWN = 20000; // characters of an answer
 
 document.querySelectorAll("form[data-path]").forEach(bindForm);
 bindTheme(document.getElementById("theme"));
-document.getElementById("key")?.addEventListener("submit", (event) => {
-  event.preventDefault();
-  useKey(event.target.elements.key.value.trim());
-  event.target.hidden = true;
-});
+const keyForm = document.getElementById("key"); // there if the service needs a key
+if (keyForm) {
+  keyForm.hidden = hasKey();
+  keyForm.addEventListener("submit", (event) => {
+    event.preventDefault();
+    useKey(keyForm.elements.key.value.trim());
+    keyForm.hidden = true;
+  });
+}
 
 function bindForm(form) {
   const button = form.querySelector(".primary");
@@ -79,6 +83,7 @@ async function show(answer, path, options) {
   try {
     const response = await fetch(path, options);
     status.classList.toggle("failed", !response.ok);
+    if (response.status === 401 && keyForm) keyForm.hidden = false;
     const name = `${response.status} ${response.statusText}`.trim();
     tell(name);
     await read(response, place);
