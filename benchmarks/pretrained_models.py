@@ -184,7 +184,7 @@ def tokenise(options: argparse.Namespace, variant: str) -> None:
         make_split_texts(options)
     recipe = pretraining_recipe(options, variant)
     documents, _ = tokenise_files(recipe, find_document_files(recipe.data.text), Tokenizer.load(Path(recipe.tokenizer.file)))
-    print(f"{variant}: {len(documents):,} documents, {documents.tokens.ends[-1]:,} tokens", flush=True)
+    print(f"{variant}: {len(documents):,} documents, {documents.tokens.tokens:,} tokens", flush=True)
 
 
 def make_split_texts(options: argparse.Namespace) -> None:

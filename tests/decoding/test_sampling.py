@@ -11,7 +11,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logprobs import LogprobRecord, token_logprobs
-from qkv.decoding.penalties import count_tokens, empty_counts, penalise
+from qkv.decoding.penalties import count_tokens, counts_of, penalise
 from qkv.decoding.sampling import draw
 from qkv.decoding.search import decode
 
@@ -156,9 +156,9 @@ def test_a_penalty_divides_what_is_above_zero_and_multiplies_what_is_below() -> 
 
 
 def test_each_row_has_penalties_of_its_own() -> None:
-    counts = empty_counts(3, 4, torch.device("cpu"))
-    for tokens in ([1, 1, 1], [1, 2, 1]):
-        count_tokens(counts, torch.tensor(tokens))
+    counts = counts_of([[1], [1], [1]], 4, torch.device("cpu"))
+    count_tokens(counts, torch.tensor([1, 2, 1]))
+    assert counts.tolist() == counts_of([[1, 1], [1, 2], [1, 1]], 4, torch.device("cpu")).tolist()
     found = penalise(torch.zeros(3, 4), counts, torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.25, -2.0]))
     assert found.tolist() == [[0, -1.0, 0, 0], [0, -0.75, -0.75, 0], [0, 2.0, 0, 0]]
 

@@ -100,6 +100,13 @@ def test_mistakes_on_the_command_line(commands: Commands, translator: Path, tmp_
     assert "nowhere" in commands.run("serve", tmp_path / "nowhere", "--port", 0).complaint()
     assert "two runs are called 'en-la'" in commands.run("serve", translator, translator, "--port", 0).complaint()
     assert "did you mean 'queue'" in commands.run("serve", translator, "--set", "queu=3", "--port", 0).complaint()
+    for origin in ("a.org", "https://a.org/", "null"):
+        complaint = commands.run("serve", translator, "--origin", origin, "--port", 0).complaint()
+        assert complaint.startswith(f"qkv: --origin {origin}: an origin is scheme://host")
+    complaint = commands.run("serve", translator, "--name", "https://a.org", "--port", 0).complaint()
+    assert complaint.startswith("qkv: --name https://a.org: a host name is a name or an address alone")
+    complaint = commands.run("serve", translator, "--set", "origins=[evil]", "--port", 0).complaint()
+    assert "origins.0: an origin is scheme://host" in complaint
     (tmp_path / "keys").write_text("anna notadigest")
     assert "line 1" in commands.run("serve", translator, "--keys", tmp_path / "keys", "--port", 0).complaint()
     with socket.socket() as taken:
@@ -107,6 +114,22 @@ def test_mistakes_on_the_command_line(commands: Commands, translator: Path, tmp_
         taken.listen()
         complaint = commands.run("serve", translator, "--port", taken.getsockname()[1]).complaint()
     assert "choose another with --port" in complaint
+
+
+def test_a_service_for_everybody_warns(commands: Commands, translator: Path) -> None:
+    started = commands.start("serve", translator, "--host", "0.0.0.0", "--name", "A.org", "--port", 0, "--device", "cpu")
+    err = started.folder / "err"
+    wait_until(lambda: "listens" in err.read_text())
+    warning, *_ = err.read_text().splitlines()
+    assert warning.startswith("qkv: --host 0.0.0.0 without keys: everybody who can reach this machine") and "--keys" in warning
+    assert "any name" not in warning
+    found = re.search(r"listens on http://0\.0\.0\.0:(\d+)", err.read_text())
+    assert found
+    with httpx.Client(base_url=f"http://127.0.0.1:{found[1]}") as client:
+        for host, status in {"a.org": 200, "localhost": 200, "evil.org": 421}.items():
+            assert client.get("/healthz", headers={"host": host}).status_code == status
+    started.signal(signal.SIGTERM)
+    assert started.result().code == 0
 
 
 def test_keys_from_the_command_line(commands: Commands, translator: Path, tmp_path: Path) -> None:

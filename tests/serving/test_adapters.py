@@ -1,5 +1,6 @@
 """Several adapters over one base in a service: each is a model of its own, and the base's weights are there once."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from qkv.inference.adapters import load_adapters
 from qkv.inference.load import load_translator
 from qkv.parts.adapters import with_adapters
 from qkv.recipes import RECIPE, parse_recipe
+from qkv.serving.handlers import _parameters
 from qkv.serving.registry import TRANSLATE, ModelRegistry, load_models
 from qkv.training.checkpoints import named_weights, save_weights
 
@@ -85,6 +87,18 @@ def test_other_engines_get_a_merged_copy(runs: Path) -> None:
     texts = list(texts_of(3))
     found = models.find("legal", TRANSLATE).handler.translator.translate(texts)
     assert found == load_translator(runs / "legal").translate(texts)
+
+
+def test_an_engine_is_for_translators_alone(folders: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("ctranslate2")
+    caplog.set_level(logging.INFO, "qkv.serving")
+    served = [folder for folder in folders if Path(folder).name in ("en-la", "gpt", "words")]
+    models = load_models(served, "cpu", "ctranslate2")
+    assert {model.name: model.handler.parameters is None for model in models.all} == {"en-la": True, "gpt": False, "words": False}
+    assert _parameters(object()) is None  # onnxruntime's model has no parameters either, and takes long to export
+    assert [line for line in caplog.messages if "gpt, words" in line]
+    with pytest.raises(QkvError, match="there is none among gpt, words"):
+        load_models(served[1:], "cpu", "ctranslate2")
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,8 @@ def test_vectors_of_texts(running: Running, models: ModelRegistry) -> None:
     texts = ["the fox", "Paris is the capital of France", ""]
     told = running.said("/v1/embeddings", model="bert", input=texts)
     found = [one["embedding"] for one in told["data"]]
-    np.testing.assert_allclose(found, encoder(models, "bert").embed(texts), atol=1e-5)
+    np.testing.assert_allclose(found, encoder(models, "bert").embed(texts, normalise=True), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)  # as clients of OpenAI's API expect
     lengths = [len(ids) + 2 for ids in encoder(models, "bert").tokenizer.encode_batch(texts)]
     assert told["usage"]["total_tokens"] == sum(lengths)
 
@@ -212,6 +213,12 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/translate", {"q": "sun", "colour": 1}, 400, "invalid_request"),
     ("/translate", {}, 400, "invalid_request"),
     ("/fill", {"text": "no word is hidden"}, 400, "unsuitable"),
+    ("/fill", {"text": ""}, 400, "invalid_request"),
+    ("/look", {"text": ""}, 400, "invalid_request"),
+    ("/neighbours", {"word": ""}, 400, "invalid_request"),
+    ("/predict", {"model": "classes", "texts": [""]}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": ""}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "seed": 2**53 + 1}, 400, "invalid_request"),
     ("/fill", {"text": "[MASK] " * 65}, 400, "too_many_masks"),
     ("/fill", {"text": "[MASK]", "top": 0}, 400, "invalid_request"),
     ("/predict", {"model": "answers", "texts": ["no context"]}, 400, "invalid_value"),
@@ -232,7 +239,7 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v1/completions", {"model": "gpt", "prompt": [999_999]}, 400, "unsuitable"),
     ("/v1/completions", {"model": "gpt", "prompt": [1, "a"]}, 400, "invalid_request"),
     ("/v1/completions", {"model": "gpt", "prompt": "a", "presence_penalty": 3}, 400, "invalid_request"),
-    ("/v1/completions", {"model": "gpt", "prompt": "a", "stop": ""}, 400, "invalid_value"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "stop": ""}, 400, "invalid_request"),
     ("/v1/completions", {"model": "gpt", "prompt": ["a"] * 200, "n": 2}, 400, "too_many_texts"),
     ("/v1/completions", {"model": "gpt", "prompt": " ", "stream": True}, 400, "unsuitable"),
     ("/nothing", {}, 404, "not_found"),
@@ -242,6 +249,22 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
 @pytest.mark.parametrize(("path", "body", "status", "code"), MISTAKES, ids=[str(number) for number in range(len(MISTAKES))])
 def test_mistakes(running: Running, path: str, body: dict[str, Any], status: int, code: str) -> None:
     assert running.refused(path, **body) == (status, code)
+
+
+def test_limits_are_described_and_hold(running: Running) -> None:
+    schemas = running.client.get("/openapi.json").json()["components"]["schemas"]
+    translate, complete = (schemas[name]["properties"] for name in ("TranslateRequest", "CompletionRequest"))
+    most = translate["alternatives"]["maximum"]
+    assert running.said("/translate", q="sun", alternatives=float(most))["alternatives"]
+    assert running.refused("/translate", q="sun", alternatives=most + 1) == (400, "too_many_alternatives")
+    assert [one.get("maxLength", one.get("maxItems")) for one in translate["q"]["anyOf"]] == [50_000, 256]
+    assert complete["max_tokens"]["anyOf"][0]["maximum"] == 1024 and schemas["FillRequest"]["properties"]["text"]["pattern"]
+    bounds = complete["seed"]["anyOf"][0]
+    ask = {"model": "gpt", "prompt": "a", "max_tokens": 3}
+    seeds = (bounds["minimum"], -1, 0, bounds["maximum"])
+    drawn = [running.said("/v1/completions", **ask, seed=seed)["choices"] for seed in seeds]
+    assert drawn[1] == running.said("/v1/completions", **ask, seed=-1)["choices"] and drawn[1] != drawn[2]
+    assert running.said("/translate", q=["", "sun"])["translatedText"][0] == ""
 
 
 def test_openai_reads_its_own_errors(running: Running) -> None:
@@ -269,7 +292,7 @@ def test_metrics(running: Running) -> None:
 
 def test_the_api_is_told_in_words(running: Running) -> None:
     told = running.client.get("/docs").text
-    assert "<code>alternatives</code></th><td>whole number from 0 to 100</td><td>default 0</td>" in told
+    assert "<code>alternatives</code></th><td>whole number from 0 to 10</td><td>default 0</td>" in told
     assert "<code>q</code></th><td>text or list of text</td><td>required</td>" in told
     assert "list of {word, probability}" in told and "<code>text/event-stream</code>" in told and "Retry-After" in told
 

@@ -2,12 +2,13 @@
 
 import logging
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvWarning
 
 if TYPE_CHECKING:
     from qkv.serving.settings import ServiceSettings
@@ -21,12 +22,12 @@ def serve_command(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine's.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")] = 8000,
-    host_name: Annotated[
+    name: Annotated[
         list[str] | None,
-        typer.Option(help="Host name that requests may use; by default any, or on 127.0.0.1 this machine's own."),
+        typer.Option(help="Host name that requests may use beside localhost; by default any, or with 127.0.0.1 none."),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org.")
+        list[str] | None, typer.Option(help="Web origin whose pages may send requests (CORS), such as https://a.org; * for all.")
     ] = None,
     keys: Annotated[
         Path | None, typer.Option(help="File of API keys: each line has a name, a digest and requests a minute.")
@@ -39,7 +40,7 @@ def serve_command(
     ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any limit, such as queue=64 or time_limit=30.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    engine: Annotated[str | None, typer.Option(help="For translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Of the translators: own, ctranslate2 (fast on a CPU) or onnx.")] = None,
     precision: Annotated[str | None, typer.Option(help="With --engine ctranslate2: float32, int8 or bf16.")] = None,
     adapter: Annotated[
         list[str] | None,
@@ -52,10 +53,36 @@ def serve_command(
         return
     if not runs:
         raise ConfigError("no run to serve was named; give the folder of one, or of several")
-    names = host_name or (LOOPBACK if host in LOOPBACK else ())
-    limits = _settings(settings or [], keys, rate=rate, origins=tuple(origin or ()), hosts=tuple(map(str.lower, names)))
+    names = (*LOOPBACK, *_parsed("--name", name)) if name or host in LOOPBACK else ()
+    limits = _settings(settings or [], keys, rate=rate, origins=_parsed("--origin", origin), hosts=names)
+    if host not in LOOPBACK:
+        _warn_if_open(limits, host)
     models_to_load = {"runs": runs, "device": device, "engine": engine, "precision": precision, "adapters": adapter or ()}
     _serve(limits, host, port, models_to_load)
+
+
+def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
+    """Return the values of --name or --origin in the form in which requests are compared with them."""
+    from qkv.serving.settings import parse_host_name, parse_origin
+
+    parser, found = {"--name": parse_host_name, "--origin": parse_origin}[option], []
+    for value in given or ():
+        try:
+            found.append(parser(value))
+        except ValueError as error:
+            raise ConfigError(f"{option} {value}: {error}") from None
+    return tuple(found)
+
+
+def _warn_if_open(limits: "ServiceSettings", host: str) -> None:
+    """Warn of a service that everybody may use who can reach this machine."""
+    if limits.keys:
+        return
+    how, fix = "", "give --keys FILE"
+    if not limits.hosts:
+        how, fix = " under any name, also web pages in a visitor's browser", f"{fix}, and --name NAME for each name that it has"
+    message = f"--host {host} without keys: everybody who can reach this machine may use the service{how}; {fix}"
+    warnings.warn(message, QkvWarning, stacklevel=2)
 
 
 def _settings(given: list[str], keys: Path | None, **options: object) -> "ServiceSettings":
@@ -81,7 +108,8 @@ def _serve(limits: "ServiceSettings", host: str, port: int, models_to_load: dict
         models = load_models(**models_to_load)
         for model in models.all:
             handler, abilities = model.handler, ", ".join(model.handler.abilities) or "do nothing over HTTP"
-            print(f"{model.name}: {handler.kind}, {handler.parameters or 0:,} parameters, can {abilities}", file=sys.stderr)
+            size = "" if handler.parameters is None else f"{handler.parameters:,} parameters, "
+            print(f"{model.name}: {handler.kind}, {size}can {abilities}", file=sys.stderr)
         app = create_app(models, limits)
         listening.listen(BACKLOG)  # not before, so that no client waits while models load
         where = f"[{host}]" if ":" in host else host

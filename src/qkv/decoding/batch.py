@@ -1,13 +1,14 @@
 """The inputs of one decoding, and how its steps tell the host which rows are done: one small tensor a step.
 
-R hypotheses, N inputs still in the batch, B inputs in all, S source length, V vocabulary.
+N inputs in the batch, S source length, R hypotheses.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.errors import TrainingError
@@ -16,21 +17,22 @@ from qkv.decoding.constraints import Constraints
 from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
 
-OnToken = Callable[[int, int], bool]  # called with the number of a row and its next token; True ends the output there
+OnToken = Callable[[Hashable, int], bool]  # called with a row's owner and its next token; True ends the output there
 
 CONTINUE, DONE, AT_LIMIT, STUCK, GONE = range(5)  # status of a row after a step; GONE: it was done before
 
 
 @dataclass
 class DecodingBatch:
-    """The inputs of one decoding, with everything that holds for all its steps."""
+    """The inputs that are decoded together, with everything that holds for all their steps; others may join them."""
 
-    ids: Tensor  # (B, S)
-    keep: Tensor  # (B, S)
+    ids: Tensor  # (N, S)
+    keep: Tensor  # (N, S)
     config: DecodingConfig
     constraints: Constraints
-    max_lengths: list[int]  # length limit of each output, the end included
-    index: list[int]  # the number of each input in the whole job
+    limit: np.ndarray  # (N,) length limit of each output, the end included
+    numbers: list[int]  # of each input in the whole job
+    owners: Sequence[Hashable]  # whom each output is for: what `step` returns it with
     bos: int
     eos: int
     seed: int
@@ -39,21 +41,74 @@ class DecodingBatch:
     records: Sequence[LogprobRecord | None] | None = None  # of the outputs whose log-probabilities are wanted
 
     def __post_init__(self) -> None:
-        device = self.ids.device
-        first = [self.bos] * len(self.ids) if self.last_tokens is None else self.last_tokens
-        self.first = torch.tensor(first, dtype=torch.long, device=device)  # (B,) the token that each output follows
-        self.max_length = max(self.max_lengths)
-        self.limit = np.array(self.max_lengths)  # (B,)
-        # One table for all uses, so that bounds and scores round alike.
-        penalty = length_penalty(torch.arange(self.max_length + 1), self.config.length_penalty)
-        self.penalty, self.penalty_on_host = penalty.to(device), penalty.numpy()
+        self.lengths = np.zeros(len(self.limit), dtype=np.int64)  # (N,) tokens of each output so far
+        self._tabulate()
 
-    def previous_tokens(self, inputs: Tensor) -> list[list[int]]:
-        """Return the prompt of each of the inputs (R,); empty if outputs do not continue their inputs."""
+    def _tabulate(self) -> None:
+        # One table for all uses, so that bounds and scores round alike.
+        lengths = torch.arange(int(self.limit.max()) + 1)
+        self.penalty = length_penalty(lengths, self.config.length_penalty).numpy()
+
+    def __len__(self) -> int:
+        return len(self.limit)
+
+    @property
+    def first_tokens(self) -> Tensor:
+        """The token that each output follows, (N,)."""
+        first = [self.bos] * len(self) if self.last_tokens is None else self.last_tokens
+        return torch.tensor(first, dtype=torch.long, device=self.ids.device)
+
+    @property
+    def all_records(self) -> Sequence[LogprobRecord | None]:
+        """The record of each output, None where none is wanted."""
+        return [None] * len(self) if self.records is None else self.records
+
+    def pick(self, rows: np.ndarray) -> "DecodingBatch":
+        """Return some of the inputs; they may repeat."""
+        chosen = torch.from_numpy(rows).to(self.ids.device)
+        picked = replace(
+            self,
+            ids=self.ids[chosen],
+            keep=self.keep[chosen],
+            constraints=self.constraints.pick(rows),
+            limit=self.limit[rows],
+            numbers=[self.numbers[row] for row in rows],
+            owners=[self.owners[row] for row in rows],
+            last_tokens=None if self.last_tokens is None else [self.last_tokens[row] for row in rows],
+            records=None if self.records is None else [self.records[row] for row in rows],
+        )
+        picked.lengths = self.lengths[rows]
+        return picked
+
+    def join(self, other: "DecodingBatch") -> "DecodingBatch":
+        """Return the inputs of both, in this order."""
+        joined = replace(
+            self,
+            ids=joined_rows(self.ids, other.ids),
+            keep=joined_rows(self.keep, other.keep),
+            constraints=self.constraints.join(other.constraints),
+            limit=np.concatenate([self.limit, other.limit]),
+            numbers=[*self.numbers, *other.numbers],
+            owners=[*self.owners, *other.owners],
+            last_tokens=None if self.last_tokens is None else [*self.last_tokens, *(other.last_tokens or ())],
+            records=None if self.records is None and other.records is None else [*self.all_records, *other.all_records],
+        )
+        joined.lengths = np.concatenate([self.lengths, other.lengths])
+        return joined
+
+    def previous_tokens(self) -> list[list[int]]:
+        """Return the prompt of each of the inputs; empty if outputs do not continue their inputs."""
         if self.last_tokens is None:
-            return [[] for _ in inputs]
+            return [[] for _ in self.numbers]
         prompts = [ids[keep].tolist() for ids, keep in zip(self.ids.cpu(), self.keep.cpu(), strict=True)]
-        return [[*prompts[position], self.last_tokens[position]] for position in inputs.tolist()]
+        return [[*prompt, last] for prompt, last in zip(prompts, self.last_tokens, strict=True)]
+
+
+def joined_rows(first: Tensor, second: Tensor, fill: int = 0, left: bool = False) -> Tensor:
+    """Return the rows of both, (N, ..., X) and (M, ..., Y), the shorter ones filled at their end or at their beginning."""
+    width = max(first.size(-1), second.size(-1))
+    sides = [((width - each.size(-1)), 0) if left else (0, width - each.size(-1)) for each in (first, second)]
+    return torch.cat([F.pad(each, side, value=fill) for each, side in zip((first, second), sides, strict=True)])
 
 
 def to_host(*values: Tensor) -> np.ndarray:
@@ -61,11 +116,12 @@ def to_host(*values: Tensor) -> np.ndarray:
     return torch.stack([value.float() for value in values]).cpu().numpy()
 
 
-def check(logprob: np.ndarray, here: np.ndarray, batch: DecodingBatch, step: int) -> None:
-    """Raise an error if a log-probability (N,) of the inputs here, (N,), is not a number: the model is broken."""
-    if np.isnan(logprob).any():
-        position = batch.index[here[np.isnan(logprob).argmax()]]
-        raise TrainingError(f"input {position}, token {step + 1}: {BROKEN_MODEL}")
+def check(logprob: np.ndarray, batch: DecodingBatch, counted: np.ndarray | None = None) -> None:
+    """Raise an error if a log-probability (N,) is not a number: the model is broken. Only those that are counted (N,) matter."""
+    broken = np.isnan(logprob) if counted is None else np.isnan(logprob) & counted
+    if broken.any():
+        row = int(broken.argmax())
+        raise TrainingError(f"input {batch.numbers[row]}, token {batch.lengths[row] + 1}: {BROKEN_MODEL}")
 
 
 def worth_leaving(active: np.ndarray, device: torch.device) -> bool:

@@ -16,21 +16,34 @@ N inputs still searched, W live hypotheses of each (1 at first, then up to `beam
 length, V vocabulary.
 """
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
 from qkv.decoding.banks import expand_with_phrases
-from qkv.decoding.batch import AT_LIMIT, CONTINUE, DONE, GONE, STUCK, DecodingBatch, check, to_host, worth_leaving
+from qkv.decoding.batch import (
+    AT_LIMIT,
+    CONTINUE,
+    DONE,
+    GONE,
+    STUCK,
+    DecodingBatch,
+    check,
+    joined_rows,
+    to_host,
+    worth_leaving,
+)  # fmt: skip
 from qkv.decoding.constraints import check_id
-from qkv.decoding.hypothesis import DEAD, BestHypotheses, Continuations
+from qkv.decoding.hypothesis import DEAD, NONE, BestHypotheses, Continuations, Hypothesis
 from qkv.decoding.phrases import PhraseProgress
-from qkv.decoding.protocol import Decodable, DecodingState
+from qkv.decoding.protocol import Decodable, Joinable
 from qkv.decoding.scoring import coverage_penalty
 from qkv.decoding.topk import topk
 
@@ -39,81 +52,203 @@ from qkv.decoding.topk import topk
 class LiveHypotheses:
     """The hypotheses that may still grow, best first."""
 
-    here: np.ndarray  # (N,) their inputs' positions in the batch, on the host
-    inputs: Tensor  # (N,) the same on the device
-    tokens: Tensor  # (N, W, T)
+    tokens: Tensor  # (N, W, T), NONE before those of inputs that joined later
     logprob: Tensor  # (N, W)
     covered: Tensor | None = None  # (N, W, S) attention that each source token has received, if coverage is penalised
-    gone: np.ndarray | None = None  # (N,) which inputs are done and only wait to leave the batch
     progress: PhraseProgress | None = None  # in the phrases that outputs must contain
 
     def pick(self, rows: np.ndarray) -> "LiveHypotheses":
         """Return the hypotheses of some of the N inputs."""
-        chosen = torch.from_numpy(rows).to(self.inputs.device)
+        chosen = torch.from_numpy(rows).to(self.logprob.device)
         covered = None if self.covered is None else self.covered[chosen]
         progress = None if self.progress is None else self.progress.pick(rows)
-        return LiveHypotheses(
-            self.here[rows], self.inputs[chosen], self.tokens[chosen], self.logprob[chosen], covered, progress=progress
-        )
+        return LiveHypotheses(self.tokens[chosen], self.logprob[chosen], covered, progress)
+
+    def widened(self, width: int) -> "LiveHypotheses":
+        """Return as many hypotheses for each input, the new ones dead."""
+        more = width - self.logprob.size(1)
+        return LiveHypotheses(F.pad(self.tokens, (0, 0, 0, more), value=NONE), F.pad(self.logprob, (0, more), value=DEAD))
+
+    def join(self, other: "LiveHypotheses") -> "LiveHypotheses":
+        """Return the hypotheses of the inputs of both, equally many of each."""
+        tokens = joined_rows(self.tokens, other.tokens, NONE, left=True)
+        return LiveHypotheses(tokens, torch.cat([self.logprob, other.logprob]))
 
 
-def beam_search(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
-    """Return the n best hypotheses that a beam finds for each input."""
-    config = batch.config
-    state = model.start(batch.ids, batch.keep, batch.max_length, attention=config.coverage_penalty > 0)
-    live = _first_hypotheses(batch)
-    best = BestHypotheses.empty(len(live.here), config.n_best, batch.max_length, batch.ids.device)
-    bar = np.full(len(live.here), DEAD, dtype=np.float32)  # the score of the last of each input's n best
-    numbers, last, recorder = live.inputs, batch.first, FunctionRecorder("a step of beam search")
-    for step in range(batch.max_length):
-        logits = model.step(last, state)
+class BeamSearch:
+    """The search for the n best outputs of each input; others may join between two steps."""
+
+    def __init__(self, model: Decodable, batch: DecodingBatch):
+        config, device, inputs = batch.config, batch.ids.device, len(batch)
+        self.model, self.batch = model, batch
+        self.state = model.start(batch.ids, batch.keep, int(batch.limit.max()), attention=config.coverage_penalty > 0)
+        covered = torch.zeros(batch.ids.shape, device=device)[:, None] if config.coverage_penalty else None
+        progress = None if batch.constraints.phrases is None else batch.constraints.phrases.begin()
+        empty = torch.empty(inputs, 1, 0, dtype=torch.long, device=device)
+        self.live = LiveHypotheses(empty, torch.zeros(inputs, 1, device=device), covered, progress)
+        self.best = BestHypotheses.empty(inputs, config.n_best, int(batch.limit.max()), device)
+        self.bar = np.full(inputs, DEAD, dtype=np.float32)  # the score of the last of each input's n best
+        self.gone = np.zeros(inputs, dtype=bool)  # which inputs are done and only wait to leave the batch
+        self.last = batch.first_tokens  # (N * W,) the newest tokens
+        self.recorder = FunctionRecorder("a step of beam search")
+        self.logits: Tensor | None = None  # of the last step: memory that is in use tells the recorder that others are new
+
+    def __len__(self) -> int:
+        """The number of inputs that are not done."""
+        return len(self.batch) - int(self.gone.sum())
+
+    def joins(self, other: object) -> bool:
+        """Return whether another search can join this one: its options must be the same."""
+        if not isinstance(other, BeamSearch) or not isinstance(self.state, Joinable):
+            return False
+        searches = (self, other)
+        plain = all(search.live.covered is None and search.live.progress is None for search in searches)
+        return plain and self.batch.config == other.batch.config
+
+    def join(self, other: "BeamSearch") -> None:
+        """Add the inputs of a new search that `joins`, which is not used any more."""
+        for search in (self, other):
+            search._widen()
+        self._leave()
+        self.state.join(other.state)
+        self.live, self.batch = self.live.join(other.live), self.batch.join(other.batch)
+        self.best = self.best.join(other.best)
+        self.last = torch.cat([self.last, other.last])
+        self.bar, self.gone = np.concatenate([self.bar, other.bar]), np.concatenate([self.gone, other.gone])
+
+    def drop(self, owners: Iterable[Hashable]) -> None:
+        """End the search for some owners, of which nobody wants to know any more."""
+        unwanted = set(owners)
+        self.gone |= np.array([owner in unwanted for owner in self.batch.owners], dtype=bool)
+
+    def step(self) -> list[tuple[Hashable, list[Hypothesis]]]:
+        """Continue all hypotheses by one token; return the best of each input that is done, with its owner."""
+        batch, live = self.batch, self.live
+        self.logits = logits = self.model.step(self.last, self.state)
         if live.covered is not None:
-            if state.attention is None:
+            if self.state.attention is None:
                 raise ConfigError("coverage_penalty needs a model that returns its attention, and this one does not; set it to 0")
-            live.covered = live.covered + state.attention.view_as(live.covered)
+            live.covered = live.covered + self.state.attention.view_as(live.covered)
         # The graph reads the logits and the log-probabilities; everything else that it depends on is in the key.
-        found, outlook = recorder(partial(_search_step, live, batch, step), logits, live.logprob, key=batch.constraints.key(step))
+        key = batch.constraints.key(batch.lengths)
+        found, outlook = self.recorder(partial(_search_step, live, batch), logits, live.logprob, key=key)
         highest, end = outlook.cpu().numpy()
-        check(highest, live.here, batch, step)
+        check(highest, batch)
         if (end > DEAD).any():
-            _add_finished(best, live, found, batch)
+            self._add_finished(found)
             found = survivors(found, batch)
-            highest, bar[live.here] = to_host(found.logprob[:, 0], best.score[live.inputs, -1])
-        grown = grow(live, found, config.beam)
-        status = _status(highest, bar[live.here], live, grown, batch)
-        _add_unfinished(best, live, grown, status, batch)
-        if (status != CONTINUE).all():
-            break
-        rows = torch.add(found.parent[:, : config.beam], numbers[: len(live.here), None], alpha=live.logprob.size(1))
-        last, live = _advance(state, grown, rows, status)
-    return best
+            highest, self.bar = to_host(found.logprob[:, 0], self.best.score[:, -1])
+        grown = grow(live, found, batch.config.beam)
+        status = self._status(highest, grown)
+        self._add_unfinished(grown, status)
+        batch.lengths[status != GONE] += 1
+        return self._advance(grown, found.parent[:, : batch.config.beam], status)
+
+    def _add_finished(self, found: Continuations) -> None:
+        """Add the hypotheses that end here: those with eos among the first `beam` continuations."""
+        beam = self.batch.config.beam
+        parent, token = found.parent[:, :beam], found.token[:, :beam]
+        logprob = found.logprob[:, :beam].masked_fill(token != self.batch.eos, DEAD)
+        score = _score(self.live, logprob, self.batch.lengths + 1, parent, self.batch)
+        self.best.add(_of_parents(self.live.tokens, parent), logprob, score)
+
+    def _status(self, highest: np.ndarray, grown: LiveHypotheses) -> np.ndarray:
+        """Return the status of each input, from its highest live log-probability and the score to beat."""
+        batch = self.batch
+        status = np.where(batch.lengths + 1 >= batch.limit, AT_LIMIT, CONTINUE)
+        bound = highest / batch.penalty[batch.limit]
+        if grown.progress is not None and (self.bar > DEAD).any():
+            bound = _bound_with_phrases(grown, grown.progress, batch)
+        status[bound <= self.bar] = DONE
+        status[highest == DEAD] = STUCK
+        status[self.gone] = GONE
+        return status
+
+    def _add_unfinished(self, grown: LiveHypotheses, status: np.ndarray) -> None:
+        """Add hypotheses at the length limit, and those that no token may follow if their input has nothing better."""
+        for which, live, length in ((AT_LIMIT, grown, 1), (STUCK, self.live, 0)):
+            rows = np.flatnonzero(status == which)
+            if not len(rows):
+                continue
+            some, batch = live.pick(rows), self.batch.pick(rows)
+            chosen = torch.from_numpy(rows).to(some.logprob.device)
+            if which == STUCK:
+                some.logprob = some.logprob.masked_fill(self.best.score[chosen, :1] > DEAD, DEAD)
+            if some.progress is not None:  # of those, only the ones that lack the fewest phrases
+                lacking = torch.from_numpy((~some.progress.met).sum(-1)).to(some.logprob.device)
+                lacking = lacking.masked_fill(some.logprob == DEAD, some.progress.met.shape[-1])
+                some.logprob = some.logprob.masked_fill(lacking > lacking.amin(-1, keepdim=True), DEAD)
+            parent = torch.arange(some.logprob.size(1), device=chosen.device).expand_as(some.logprob)
+            score = _score(some, some.logprob, batch.lengths + length, parent, batch)
+            self.best.fill(chosen, some.tokens, some.logprob, score)
+
+    def _advance(self, grown: LiveHypotheses, parent: Tensor, status: np.ndarray) -> list[tuple[Hashable, list[Hypothesis]]]:
+        """Move to the grown hypotheses, which continue those of parent (N, W); return the best of inputs that are done."""
+        done = np.flatnonzero((status != CONTINUE) & (status != GONE))
+        found = list(zip((self.batch.owners[row] for row in done), self.best.hypotheses(done), strict=True)) if len(done) else []
+        active, stay = status == CONTINUE, None
+        rows = torch.arange(len(active), device=parent.device)[:, None] * self.live.logprob.size(1) + parent
+        self.live, self.gone = grown, ~active
+        if not active.any():
+            return found
+        if worth_leaving(active, rows.device):
+            kept = np.flatnonzero(active)
+            self._pick(kept)
+            stay = torch.from_numpy(kept).to(rows.device)
+            rows = rows[stay]
+        elif not active.all():
+            self.live.logprob = grown.logprob.masked_fill(torch.from_numpy(~active).to(rows.device)[:, None], DEAD)
+        self._move(rows, stay)
+        self.last = self.live.tokens[..., -1].flatten()
+        return found
+
+    def _pick(self, kept: np.ndarray) -> None:
+        """Keep only some inputs, in all but the model's state."""
+        self.live, self.batch, self.best = self.live.pick(kept), self.batch.pick(kept), self.best.pick(kept)
+        self.bar, self.gone = self.bar[kept], self.gone[kept]
+
+    def _move(self, rows: Tensor, sources: Tensor | None) -> None:
+        """Move the model's state to rows (N, W), the hypotheses of these sources, or of all if None."""
+        if hasattr(self.state, "regroup"):
+            self.state.regroup(rows, sources)
+        else:
+            self.state.select(rows.flatten())
+
+    def _leave(self) -> None:
+        """Take the inputs that are done out of the batch."""
+        if not self.gone.any():
+            return
+        kept, width = np.flatnonzero(~self.gone), self.live.logprob.size(1)
+        self._pick(kept)
+        stay = torch.from_numpy(kept).to(self.last.device)
+        self._move(stay[:, None] * width + torch.arange(width, device=stay.device), stay)
+        self.last = self.last.view(-1, width)[stay].flatten()
+
+    def _widen(self) -> None:
+        """Let each input have as many hypotheses as the beam: an input has one at first."""
+        beam, width = self.batch.config.beam, self.live.logprob.size(1)
+        if width == beam:
+            return
+        first = torch.arange(len(self.batch), device=self.last.device)[:, None] * width
+        slots = torch.arange(beam, device=self.last.device)
+        self._move(first + torch.where(slots < width, slots, 0), None)
+        self.live, before = self.live.widened(beam), self.last.view(-1, width)
+        self.last = torch.cat([before, before[:, :1].expand(-1, beam - width)], 1).flatten()
 
 
-def _first_hypotheses(batch: DecodingBatch) -> LiveHypotheses:
-    """Return one empty hypothesis for each input."""
-    inputs = torch.arange(batch.ids.size(0), device=batch.ids.device)
-    covered = torch.zeros(batch.ids.shape, device=inputs.device)[:, None] if batch.config.coverage_penalty else None
-    logprob = torch.zeros(len(inputs), 1, device=inputs.device)
-    progress = None if batch.constraints.phrases is None else batch.constraints.phrases.begin()
-    tokens = inputs.new_empty(len(inputs), 1, 0)
-    return LiveHypotheses(np.arange(len(inputs)), inputs, tokens, logprob, covered, progress=progress)
-
-
-def _search_step(
-    live: LiveHypotheses, batch: DecodingBatch, step: int, logits: Tensor, logprob: Tensor
-) -> tuple[Continuations, Tensor]:
+def _search_step(live: LiveHypotheses, batch: DecodingBatch, logits: Tensor, logprob: Tensor) -> tuple[Continuations, Tensor]:
     """Return the continuations, and for each input the highest log-probability and that of the best end, (2, N)."""
     logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
     tokens = live.tokens.flatten(0, 1) if batch.constraints.need_tokens else None
     if live.progress is None:
-        batch.constraints.apply(logprobs, step, tokens, live.inputs)
+        batch.constraints.apply(logprobs, batch.lengths, tokens)
         found = expand(logprob, logprobs, batch.config.beam)
     else:
         for token in live.progress.tables.extremes:
             check_id(token, logits.size(1), "a phrase")
-        constrain = partial(batch.constraints.apply, length=step, tokens=tokens, inputs=live.inputs)
-        forced = batch.constraints.forced(step, live.here)
-        room = batch.limit[live.here] - step - 2  # after this token, and without the end
+        constrain = partial(batch.constraints.apply, lengths=batch.lengths, tokens=tokens)
+        forced = batch.constraints.forced(batch.lengths)
+        room = batch.limit - batch.lengths - 2  # after this token, and without the end
         found = expand_with_phrases(live.progress, logprob, logprobs, constrain, forced, room, batch.config.beam, batch.eos)
     return found, torch.stack([found.logprob[:, 0], found.logprob.masked_fill(found.token != batch.eos, DEAD).amax(-1)])
 
@@ -145,24 +280,7 @@ def grow(live: LiveHypotheses, found: Continuations, beam: int) -> LiveHypothese
     covered = None if live.covered is None else _of_parents(live.covered, parent)
     logprob = found.logprob[:, :beam].clone()  # a graph may write the next step's over them
     progress = None if live.progress is None else live.progress.advance(*torch.stack([parent, token[..., 0]]).cpu().numpy())
-    return LiveHypotheses(live.here, live.inputs, tokens, logprob, covered, live.gone, progress)
-
-
-def _advance(state: DecodingState, grown: LiveHypotheses, rows: Tensor, status: np.ndarray) -> tuple[Tensor, LiveHypotheses]:
-    """Move the state to the grown hypotheses, which continue rows (N, W); return their last tokens (N * W,) and them."""
-    active, stay = status == CONTINUE, None
-    if worth_leaving(active, rows.device):
-        grown = grown.pick(np.flatnonzero(active))
-        stay = torch.from_numpy(np.flatnonzero(active)).to(rows.device)
-        rows = rows[stay]
-    elif not active.all():
-        grown.gone = ~active
-        grown.logprob = grown.logprob.masked_fill(torch.from_numpy(~active).to(rows.device)[:, None], DEAD)
-    if hasattr(state, "regroup"):
-        state.regroup(rows, stay)
-    else:
-        state.select(rows.flatten())
-    return grown.tokens[..., -1].flatten(), grown
+    return LiveHypotheses(tokens, logprob, covered, progress)
 
 
 def _of_parents(values: Tensor, parent: Tensor) -> Tensor:
@@ -170,64 +288,18 @@ def _of_parents(values: Tensor, parent: Tensor) -> Tensor:
     return values.gather(1, parent[..., None].expand(-1, -1, values.size(-1)))
 
 
-def _add_finished(best: BestHypotheses, live: LiveHypotheses, found: Continuations, batch: DecodingBatch) -> None:
-    """Add the hypotheses that end here: those with eos among the first `beam` continuations."""
-    beam = batch.config.beam
-    parent, token = found.parent[:, :beam], found.token[:, :beam]
-    logprob = found.logprob[:, :beam].masked_fill(token != batch.eos, DEAD)
-    score = _score(live, logprob, live.tokens.size(-1) + 1, parent, batch)
-    best.add(live.inputs, _of_parents(live.tokens, parent), logprob, score)
-
-
-def _score(live: LiveHypotheses, logprob: Tensor, length: int, parent: Tensor, batch: DecodingBatch) -> Tensor:
-    """Return log-probabilities (N, C) of continuations of this length with their penalties."""
-    score = logprob / batch.penalty[length]
+def _score(live: LiveHypotheses, logprob: Tensor, lengths: np.ndarray, parent: Tensor, batch: DecodingBatch) -> Tensor:
+    """Return log-probabilities (N, C) of continuations with the penalties of these lengths (N,)."""
+    score = logprob / torch.from_numpy(batch.penalty[lengths]).to(logprob.device)[:, None]
     if live.covered is None:
         return score
-    penalty = coverage_penalty(live.covered, batch.keep[live.inputs][:, None], batch.config.coverage_penalty)
+    penalty = coverage_penalty(live.covered, batch.keep[:, None], batch.config.coverage_penalty)
     return score + penalty.gather(1, parent)
-
-
-def _status(
-    highest: np.ndarray, bar: np.ndarray, live: LiveHypotheses, grown: LiveHypotheses, batch: DecodingBatch
-) -> np.ndarray:
-    """Return the status of each input, from its highest live log-probability and the score to beat."""
-    limit = batch.limit[live.here]
-    status = np.where(live.tokens.size(-1) + 1 >= limit, AT_LIMIT, CONTINUE)
-    bound = highest / batch.penalty_on_host[limit]
-    if grown.progress is not None and (bar > DEAD).any():
-        bound = _bound_with_phrases(grown, grown.progress, batch)
-    status[bound <= bar] = DONE
-    status[highest == DEAD] = STUCK
-    if live.gone is not None:
-        status[live.gone] = GONE
-    return status
 
 
 def _bound_with_phrases(grown: LiveHypotheses, progress: PhraseProgress, batch: DecodingBatch) -> np.ndarray:
     """Return the score that each input's live hypotheses will hardly exceed, and without phrases cannot. -> (N,)."""
-    limit = batch.limit[grown.here][:, None]
-    soonest = np.minimum(grown.tokens.size(-1) + progress.left + 1, limit)
+    limit = batch.limit[:, None]
+    soonest = np.minimum(batch.lengths[:, None] + 1 + progress.left + 1, limit)
     length = np.where(progress.constrained[:, None], soonest, limit)
-    return (grown.logprob.cpu().numpy() / batch.penalty_on_host[length]).max(-1)
-
-
-def _add_unfinished(
-    best: BestHypotheses, live: LiveHypotheses, grown: LiveHypotheses, status: np.ndarray, batch: DecodingBatch
-) -> None:
-    """Add hypotheses at the length limit, and those that no token may follow if their input has nothing better."""
-    left = []
-    if (status == AT_LIMIT).any():
-        left.append(grown.pick(np.flatnonzero(status == AT_LIMIT)))
-    if (status == STUCK).any():
-        stuck = live.pick(np.flatnonzero(status == STUCK))
-        stuck.logprob = stuck.logprob.masked_fill(best.score[stuck.inputs, :1] > DEAD, DEAD)
-        left.append(stuck)
-    for some in left:
-        if some.progress is not None:  # of those, only the ones that lack the fewest phrases
-            lacking = torch.from_numpy((~some.progress.met).sum(-1)).to(some.logprob.device)
-            lacking = lacking.masked_fill(some.logprob == DEAD, some.progress.met.shape[-1])
-            some.logprob = some.logprob.masked_fill(lacking > lacking.amin(-1, keepdim=True), DEAD)
-        parent = torch.arange(some.logprob.size(1), device=batch.ids.device).expand_as(some.logprob)
-        score = _score(some, some.logprob, some.tokens.size(-1), parent, batch)
-        best.fill(some.inputs, some.tokens, some.logprob, score)
+    return (grown.logprob.cpu().numpy() / batch.penalty[length]).max(-1)

@@ -1,6 +1,6 @@
 """Constraints on outputs: they set forbidden log-probabilities to minus infinity, in place. And the repetition penalty.
 
-R hypotheses, V vocabulary, T tokens so far, B inputs, N inputs still searched, P longest prefix.
+N inputs, R hypotheses, V vocabulary, T tokens so far, P longest prefix.
 """
 
 import itertools
@@ -17,14 +17,17 @@ from qkv.decoding.phrases import PhraseTables
 
 
 def ban_repeats(logprobs: Tensor, tokens: Tensor, size: int) -> None:
-    """Forbid each token that would complete an n-gram of this size that is already among the tokens (R, T)."""
+    """Forbid each token that would complete an n-gram of this size that is already among the tokens (R, T).
+
+    NONE stands before the tokens of shorter outputs.
+    """
     if tokens.size(1) < size:
         return
     ngrams = tokens.unfold(1, size, 1)  # (R, T - size + 1, size)
     tail = tokens[:, tokens.size(1) - size + 1 :]
-    again = (ngrams[..., :-1] == tail[:, None]).all(-1)
+    again = (ngrams[..., :-1] == tail[:, None]).all(-1) & (ngrams != NONE).all(-1)
     # A token may complete one n-gram that matches and one that does not: the minimum of both is the ban.
-    logprobs.scatter_reduce_(1, ngrams[..., -1], torch.where(again, DEAD, -DEAD), "amin")
+    logprobs.scatter_reduce_(1, ngrams[..., -1].clamp(min=0), torch.where(again, DEAD, -DEAD), "amin")
 
 
 class RepetitionPenalty:
@@ -49,6 +52,10 @@ class RepetitionPenalty:
     def select(self, rows: Tensor) -> None:
         """Make row i the old row rows[i]."""
         self.seen = self.seen[rows]
+
+    def join(self, other: "RepetitionPenalty") -> None:
+        """Add the rows of another penalty."""
+        self.seen = torch.cat([self.seen, other.seen])
 
 
 def force(logprobs: Tensor, wanted: Tensor, given: Tensor) -> None:
@@ -75,7 +82,7 @@ def max_output_lengths(
 
 
 class Constraints:
-    """All constraints of one decoding, for each of its B inputs."""
+    """All constraints of one decoding, for each of its N inputs."""
 
     def __init__(
         self,
@@ -87,63 +94,93 @@ class Constraints:
         device: torch.device,
         phrases: PhraseTables | None = None,  # phrases that each output must contain
     ) -> None:
-        self.config, self.eos, self.phrases = config, eos, phrases
+        self.config, self.eos, self.phrases, self.device = config, eos, phrases, device
+        self.never_ids = never
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.not_yet = torch.tensor([*never, eos], dtype=torch.long, device=device)  # before min_length is reached
-        self.allowed = allowed
-        self.outside: Tensor | None = None  # (B, V) not allowed; made when V is known
-        self.highest = max((token for tokens in prefix for token in tokens), default=NONE)
-        self.prefix_length = np.array([len(tokens) for tokens in prefix])  # (B,)
-        width = max(map(len, prefix), default=0)
-        rows = [[*tokens, *[NONE] * (width - len(tokens))] for tokens in prefix]
-        self.prefix = torch.tensor(rows, dtype=torch.long, device=device).view(len(prefix), width)
+        self.prefix, self.allowed = prefix, allowed
+        self.outside: Tensor | None = None  # (N, V) not allowed, or (1, V) if the same for all; made when V is known
+        self.prefix_length = np.array([len(tokens) for tokens in prefix])  # (N,)
+
+    def pick(self, rows: np.ndarray) -> "Constraints":
+        """Return the constraints of some of the inputs."""
+        prefix = [self.prefix[row] for row in rows]
+        allowed = None if self.allowed is None else [self.allowed[row] for row in rows]
+        picked = Constraints(self.config, prefix, allowed, self.eos, self.never_ids, self.device, self.phrases)
+        if self.outside is not None:
+            picked.outside = self.outside if len(self.outside) == 1 else self.outside[torch.from_numpy(rows)]
+        return picked
+
+    def join(self, other: "Constraints") -> "Constraints":
+        """Return the constraints of the inputs of both."""
+        allowed = None if self.allowed is None else [*self.allowed, *(other.allowed or ())]
+        joined = Constraints(self.config, [*self.prefix, *other.prefix], allowed, self.eos, self.never_ids, self.device)
+        if self.outside is not None and joined.same_allowed:
+            joined.outside = self.outside
+        return joined
+
+    @property
+    def same_allowed(self) -> bool:
+        """Whether all outputs may use the same ids."""
+        return self.allowed is not None and all(ids is self.allowed[0] for ids in self.allowed)
 
     @property
     def need_tokens(self) -> bool:
         """Whether constraints depend on the tokens so far."""
         return self.config.no_repeat_ngram > 0
 
-    def key(self, length: int) -> str | None:
-        """Return a key for constraints that are the same for all hypotheses of this length; None if they differ."""
-        if self.need_tokens or self.allowed is not None or self.phrases is not None or length < self.prefix.size(1):
+    def key(self, lengths: np.ndarray) -> str | None:
+        """Return a key for constraints that are the same for all hypotheses after so many tokens, (N,); None if they differ."""
+        early = lengths < self.config.min_length
+        if self.need_tokens or self.allowed is not None or self.phrases is not None or self.forced(lengths).any():
             return None
-        return "not yet" if length < self.config.min_length else "never"
+        return "not yet" if early.all() else None if early.any() else "never"
 
-    def apply(self, logprobs: Tensor, length: int, tokens: Tensor | None, inputs: Tensor) -> None:
-        """Forbid in logprobs (R, V) the tokens that may not follow the first `length` ones, tokens (R, T).
+    def apply(self, logprobs: Tensor, lengths: np.ndarray, tokens: Tensor | None) -> None:
+        """Forbid in logprobs (R, V) the tokens that may not follow the first `lengths` ones, (N,), of tokens (R, T).
 
-        The hypotheses of each input (N,) stand side by side, equally many for each.
+        The hypotheses of each input stand side by side, equally many for each.
         """
-        vocabulary, forced = logprobs.size(1), length < self.prefix.size(1)
-        if forced or self.allowed is not None:
-            owners = inputs.repeat_interleave(logprobs.size(0) // len(inputs))
-        if forced:
-            check_id(self.highest, vocabulary, "a prefix")
-            wanted = self.prefix[owners, length]
+        width, vocabulary = logprobs.size(0) // len(lengths), logprobs.size(1)
+        forced = self.forced(lengths)
+        if forced.any():
+            wanted = self._wanted(lengths, forced, vocabulary).repeat_interleave(width)
             given = logprobs.gather(1, wanted.clamp(min=0)[:, None])[:, 0]
-        logprobs.index_fill_(1, self.never if length >= self.config.min_length else self.not_yet, DEAD)
+        early = lengths < self.config.min_length
+        logprobs.index_fill_(1, self.not_yet if early.all() else self.never, DEAD)
+        if early.any() and not early.all():
+            logprobs.view(len(lengths), width, -1)[torch.from_numpy(np.flatnonzero(early)), :, self.eos] = DEAD
         if self.allowed is not None:
             if self.outside is None:
-                self.outside = self._not_allowed(self.allowed, vocabulary).to(logprobs.device)
-            logprobs.masked_fill_(self.outside[owners], DEAD)
+                self.outside = self._not_allowed(self.allowed[:1] if self.same_allowed else self.allowed, vocabulary)
+            outside = self.outside if len(self.outside) == 1 else self.outside.repeat_interleave(width, 0)
+            logprobs.masked_fill_(outside, DEAD)
         if tokens is not None:
             ban_repeats(logprobs, tokens, self.config.no_repeat_ngram)
-        if forced:  # last: the user's prefix overrides every other constraint
+        if forced.any():  # last: the user's prefix overrides every other constraint
             force(logprobs, wanted, given)
 
-    def forced(self, length: int, here: np.ndarray) -> np.ndarray:
-        """Return which of the inputs here, (N,), have a prefix of more than `length` tokens."""
-        return self.prefix_length[here] > length
+    def forced(self, lengths: np.ndarray) -> np.ndarray:
+        """Return which inputs have a prefix of more than `lengths` tokens, (N,)."""
+        return self.prefix_length > lengths
+
+    def _wanted(self, lengths: np.ndarray, forced: np.ndarray, vocabulary: int) -> Tensor:
+        """Return the next token of each prefix, and NONE where it has ended. -> (N,)."""
+        wanted = np.full(len(lengths), NONE)
+        for row in np.flatnonzero(forced):
+            check_id(max(self.prefix[row]), vocabulary, "a prefix")
+            wanted[row] = self.prefix[row][lengths[row]]
+        return torch.from_numpy(wanted).to(self.device)
 
     def _not_allowed(self, allowed: list[Tensor], vocabulary: int) -> Tensor:
-        """Return which ids each output may not use. -> (B, V)."""
+        """Return which ids each output may not use. -> (N, V)."""
         outside = torch.ones(len(allowed), vocabulary, dtype=torch.bool)
         for row, ids in zip(outside, allowed, strict=True):
             for token in (ids.min(), ids.max()) if len(ids) else ():
                 check_id(int(token), vocabulary, "the allowed vocabulary")
             row[ids.long().cpu()] = False
         outside[:, self.eos] = False
-        return outside
+        return outside.to(self.device)
 
 
 def check_id(token: int, vocabulary: int, where: str) -> None:

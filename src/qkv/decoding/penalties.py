@@ -3,6 +3,8 @@
 R rows, V vocabulary.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -15,9 +17,12 @@ def penalise(logits: Tensor, counts: Tensor, frequency: Tensor, presence: Tensor
     return logits - frequency[:, None] * counts - presence[:, None] * (counts > 0)
 
 
-def empty_counts(rows: int, vocabulary: int, device: torch.device) -> Tensor:
-    """Return counts for rows that have generated nothing yet. -> (R, V)."""
-    return torch.zeros(rows, vocabulary, dtype=torch.int16, device=device)
+def counts_of(outputs: Sequence[Sequence[int]], vocabulary: int, device: torch.device) -> Tensor:
+    """Return how often each row has generated each token, given its tokens. -> (R, V)."""
+    counts = torch.zeros(len(outputs), vocabulary, dtype=torch.int16)
+    for row, tokens in zip(counts, outputs, strict=True):
+        row += torch.bincount(torch.tensor(tokens, dtype=torch.long), minlength=vocabulary).to(row.dtype)
+    return counts.to(device)
 
 
 def count_tokens(counts: Tensor, tokens: Tensor) -> None:

@@ -3,7 +3,7 @@
 B inputs, R hypotheses, N sources, W hypotheses of each source, S source length, V vocabulary.
 """
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,6 +15,15 @@ class DecodingState(Protocol):
 
     def select(self, rows: Tensor) -> None:
         """Make row i the old row rows[i], in place; rows may repeat, move or leave."""
+        ...
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A state that the rows of another one can join: texts of different lengths are decoded together."""
+
+    def join(self, other: Any) -> None:
+        """Add the rows of another state of the same model, after the own ones."""
         ...
 
 

@@ -1,168 +1,242 @@
 """Decoding that never takes a token back: greedy, and sampling with temperature, top-k and top-p (Holtzman et al. 2020).
 
 Random numbers come from (seed, number of the input), so a sample does not depend on the batch around it.
-R hypotheses still active, B inputs, V vocabulary.
+N outputs, V vocabulary.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from qkv.base.seeds import rng_at
-from qkv.decoding.batch import DecodingBatch, check, to_host, worth_leaving
+from qkv.decoding.batch import DecodingBatch, check, joined_rows, to_host, worth_leaving
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
-from qkv.decoding.hypothesis import DEAD, NONE, BestHypotheses
+from qkv.decoding.hypothesis import DEAD, NONE, Hypothesis
 from qkv.decoding.logprobs import TokenLogprob, token_logprobs
-from qkv.decoding.penalties import count_tokens, empty_counts, penalise
-from qkv.decoding.protocol import Decodable
+from qkv.decoding.penalties import count_tokens, counts_of, penalise
+from qkv.decoding.protocol import Decodable, Joinable
 from qkv.decoding.topk import argmax
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]  # log-probabilities (R, V), rows (R,), step -> tokens (R,)
+
+class SamplingOptions(NamedTuple):
+    """How the next token is chosen; outputs of one batch may differ in it."""
+
+    sampling: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+    @property
+    def penalises(self) -> bool:
+        """Whether tokens that were generated become less or more likely."""
+        return self.frequency_penalty != 0 or self.presence_penalty != 0
 
 
-def greedy(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
-    """Take the most probable token at each step; ties go to the lowest id."""
-    return _generate(model, batch, 1, lambda logprobs, rows, step: argmax(logprobs))
+def sampling_options(config: DecodingConfig) -> SamplingOptions:
+    """Return the part of a config in which outputs of one batch may differ."""
+    penalties = config.frequency_penalty, config.presence_penalty
+    return SamplingOptions(config.sampling, config.temperature, config.top_k, config.top_p, *penalties)
 
 
-def sample(model: Decodable, batch: DecodingBatch) -> BestHypotheses:
-    """Draw n_best independent texts for each input from the model's distribution, shaped by the config."""
-    samples = batch.config.n_best
-    numbers = torch.zeros(len(batch.index), samples, batch.max_length)  # in [0, 1); sample i does not depend on n_best
-    for row, index, steps in zip(numbers, batch.index, batch.max_lengths, strict=True):
-        drawn = rng_at(batch.seed, "sample", index).random((samples, steps), dtype="float32")
-        row[:, :steps] = torch.from_numpy(drawn)
-    uniform = numbers.flatten(0, 1).to(batch.ids.device)
-    return _generate(model, batch, samples, lambda logprobs, rows, step: draw(logprobs, uniform[rows, step], batch.config))
-
-
-def draw(logprobs: Tensor, uniform: Tensor, config: DecodingConfig) -> Tensor:
-    """Return the token of each row of log-probabilities (R, V) at which the cumulative distribution passes `uniform` (R,)."""
-    size = min(config.top_k or logprobs.size(1), logprobs.size(1))
+def draw(logprobs: Tensor, uniform: Tensor, options: SamplingOptions | DecodingConfig) -> Tensor:
+    """Return the token of each row of log-probabilities (N, V) at which the cumulative distribution passes `uniform` (N,)."""
+    size = min(options.top_k or logprobs.size(1), logprobs.size(1))
     if size < logprobs.size(1):
         ordered, tokens = logprobs.topk(size)
-    elif config.top_p < 1:
+    elif options.top_p < 1:
         ordered, tokens = logprobs.sort(dim=-1, descending=True, stable=True)
     else:  # the whole distribution needs no order
         ordered, tokens = logprobs, torch.arange(logprobs.size(1), device=logprobs.device).expand_as(logprobs)
-    probability = torch.softmax(ordered.double() / config.temperature, -1)
-    if config.top_p < 1:
-        probability = probability.masked_fill(probability.cumsum(-1) - probability >= config.top_p, 0)
+    probability = torch.softmax(ordered.double() / options.temperature, -1)
+    if options.top_p < 1:
+        probability = probability.masked_fill(probability.cumsum(-1) - probability >= options.top_p, 0)
     edges = probability.cumsum(-1)
     # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a probability of 0 is never hit.
     position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
     return tokens.gather(1, position.clamp(max=size - 1))[:, 0]
 
 
-def _generate(model: Decodable, batch: DecodingBatch, copies: int, choose: Choose) -> BestHypotheses:
-    """Generate `copies` outputs for each input until all have ended; `choose` picks each next token."""
-    device = batch.ids.device
-    state = model.start(batch.ids, batch.keep, batch.max_length)
-    outputs = Outputs(batch, copies)
-    rows = torch.arange(len(outputs.origin), device=device)
-    inputs = rows // copies
-    if copies > 1:
-        state.select(inputs)
-    last, tokens = batch.first[inputs], rows[:, None][:, :0] if batch.constraints.need_tokens else None
-    repetition: RepetitionPenalty | None = None
-    frequency, presence = (
-        torch.full((len(rows),), value, device=device)
-        for value in (batch.config.frequency_penalty, batch.config.presence_penalty)
-    )
-    counts: Tensor | None = None  # of the tokens that each row has generated
-    for step in range(batch.max_length):
-        logits = own = model.step(last, state)
+class TokenSearch:
+    """Outputs that grow by one token a step: the most probable one, or one that is drawn. Others may join between two steps."""
+
+    def __init__(self, model: Decodable, batch: DecodingBatch, copies: int = 1):
+        """Start `copies` outputs of each input; where there are several, owners are their numbers, input by input."""
+        self.model, self.state = model, model.start(batch.ids, batch.keep, int(batch.limit.max()))
+        if copies > 1:
+            rows = np.arange(len(batch)).repeat(copies)
+            batch = batch.pick(rows)
+            batch.owners = range(len(rows))
+            self.state.select(torch.from_numpy(rows).to(batch.ids.device))
+        self.batch, self.last = batch, batch.first_tokens  # last (N,): the newest token of each output
+        self.options = [sampling_options(batch.config)] * len(batch)
+        self.uniform = _uniform_numbers(batch, copies)  # (N, steps)
+        self.outputs: list[list[int]] = [[] for _ in range(len(batch))]
+        self.logprob = np.zeros(len(batch), dtype=np.float32)
+        self.active = np.ones(len(batch), dtype=bool)  # (N,) those that have not ended
+        self.tokens = self.last[:, None][:, :0] if batch.constraints.need_tokens else None  # (N, T), NONE before short outputs
+        self.repetition: RepetitionPenalty | None = None  # made when the vocabulary is known
+        self.counts: Tensor | None = None  # (N, V) of the tokens of each output; None while no penalty needs them
+
+    def __len__(self) -> int:
+        """The number of outputs that have not ended."""
+        return int(self.active.sum())
+
+    def joins(self, other: object) -> bool:
+        """Return whether another search can join this one: only the choice of tokens may differ."""
+        if not isinstance(other, TokenSearch) or not isinstance(self.state, Joinable):
+            return False
+        return _without_sampling(self.batch.config) == _without_sampling(other.batch.config)
+
+    def join(self, other: "TokenSearch") -> None:
+        """Add the outputs of a new search that `joins`, which is not used any more."""
+        self._leave()
+        self.state.join(other.state)
+        if self.repetition is not None:
+            self.repetition.join(other._repetition(self.repetition.seen.size(1)))
+        self.batch = self.batch.join(other.batch)
+        self.last = torch.cat([self.last, other.last])
+        self.options += other.options
+        self.uniform = joined_rows(self.uniform, other.uniform)
+        self.outputs += other.outputs
+        self.counts = None  # counted again from all outputs
+        self.logprob = np.concatenate([self.logprob, other.logprob])
+        self.active = np.concatenate([self.active, other.active])
+        if self.tokens is not None and other.tokens is not None:
+            self.tokens = joined_rows(self.tokens, other.tokens, NONE, left=True)
+
+    def drop(self, owners: Iterable[Hashable]) -> None:
+        """End the outputs of some owners, of which nobody wants to know any more."""
+        gone = set(owners)
+        self.active &= np.array([owner not in gone for owner in self.batch.owners], dtype=bool)
+
+    def step(self) -> list[tuple[Hashable, list[Hypothesis]]]:
+        """Add a token to each output; return those that ended, with their owners."""
+        batch = self.batch
+        logits = own = self.model.step(self.last, self.state)
         if batch.config.repetition_penalty != 1:
-            repetition = repetition or RepetitionPenalty(
-                batch.config.repetition_penalty, batch.previous_tokens(inputs), logits.size(1), device
-            )
-            logits = repetition.apply(logits)
-        if batch.config.frequency_penalty or batch.config.presence_penalty:
-            counts = empty_counts(len(rows), logits.size(1), device) if counts is None else counts
-            logits = penalise(logits, counts, frequency, presence)
+            self.repetition = self.repetition or self._repetition(logits.size(1))
+            logits = self.repetition.apply(logits)
+        if any(options.penalises for options in self.options):
+            logits = self._penalised(logits)
         logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
         sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
-        batch.constraints.apply(logprobs, step, tokens, inputs)
-        last = choose(logprobs, rows, step)
-        details = token_logprobs(own, last, outputs.alternatives()) if batch.records is not None else ()
-        taken, logprob, whole = to_host(last, logprobs.gather(1, last[:, None])[:, 0], sound)
-        active = outputs.add(step, taken, logprob, whole, details)
-        tokens = None if tokens is None else torch.cat([tokens, last[:, None]], 1)
-        if repetition is not None:
-            repetition.add(last)
-        if counts is not None:
-            count_tokens(counts, last)
-        if not active.any():
-            break
-        if worth_leaving(active, device):
-            stay = torch.from_numpy(outputs.drop_ended()).to(device)
-            rows, inputs, last, tokens = rows[stay], inputs[stay], last[stay], None if tokens is None else tokens[stay]
-            state.select(stay)
-            if repetition is not None:
-                repetition.select(stay)
-            frequency, presence, counts = frequency[stay], presence[stay], None if counts is None else counts[stay]
-    return outputs.hypotheses()
+        batch.constraints.apply(logprobs, batch.lengths, self.tokens)
+        self.last = self._choose(logprobs)
+        wanted = [record and record.alternatives for record in batch.all_records] if batch.records is not None else []
+        details = token_logprobs(own, self.last, wanted)
+        tokens, logprob, whole = to_host(self.last, logprobs.gather(1, self.last[:, None])[:, 0], sound)
+        ended = self._add(tokens, logprob, whole, details)
+        if self.tokens is not None:
+            self.tokens = torch.cat([self.tokens, self.last[:, None]], 1)
+        if self.repetition is not None:
+            self.repetition.add(self.last)
+        if self.counts is not None:
+            count_tokens(self.counts, self.last)
+        if self.active.any() and worth_leaving(self.active, self.last.device):
+            self._leave()
+        return ended
 
+    def _penalised(self, logits: Tensor) -> Tensor:
+        """Return logits (N, V) with each output's own penalties of the tokens that it has."""
+        if self.counts is None:
+            self.counts = counts_of(self.outputs, logits.size(1), logits.device)
+        penalties = [(options.frequency_penalty, options.presence_penalty) for options in self.options]
+        return penalise(logits, self.counts, *torch.tensor(penalties, device=logits.device).T)
 
-class Outputs:
-    """The tokens generated so far, on the host, which reads them anyway to see which outputs have ended."""
+    def _choose(self, logprobs: Tensor) -> Tensor:
+        """Return the next token of each output, (N,), by its own options; ties of greedy search go to the lowest id."""
+        groups: dict[SamplingOptions, list[int]] = {}
+        for row, options in enumerate(self.options):
+            groups.setdefault(options, []).append(row)
+        numbers = self.uniform.gather(1, self._lengths_on_device()[:, None])[:, 0] if self.uniform.size(1) else None
+        if len(groups) == 1:
+            return _next_tokens(logprobs, numbers, self.options[0])
+        chosen = torch.empty_like(self.last)
+        for options, members in groups.items():
+            rows = torch.tensor(members, device=chosen.device)
+            chosen[rows] = _next_tokens(logprobs[rows], None if numbers is None else numbers[rows], options)
+        return chosen
 
-    def __init__(self, batch: DecodingBatch, copies: int):
-        self.batch = batch
-        self.origin = np.arange(batch.ids.size(0)).repeat(copies)  # the input of each row
-        self.tokens = np.full((len(self.origin), batch.max_length), NONE)
-        self.logprob = np.zeros(len(self.origin), dtype=np.float32)
-        self.here = np.arange(len(self.origin))  # (R,) the rows still in the batch
-        self.active = np.ones(len(self.origin), dtype=bool)  # (R,) those of them that have not ended
+    def _lengths_on_device(self) -> Tensor:
+        lengths = np.minimum(self.batch.lengths, self.uniform.size(1) - 1)  # an output that has ended waits to leave
+        return torch.from_numpy(lengths).to(self.last.device)
 
-    def alternatives(self) -> list[int | None]:
-        """Return how many alternatives to record for the next token of each row in the batch; None for no record."""
-        records = [self.batch.records[row] for row in self.here.tolist()] if self.batch.records is not None else []
-        return [None if record is None else record.alternatives for record in records]
+    def _add(
+        self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray, details: Sequence[TokenLogprob | None]
+    ) -> list[tuple[Hashable, list[Hypothesis]]]:
+        """Add the next token of each output and its log-probability; return the outputs that end.
 
-    def add(
-        self,
-        step: int,
-        tokens: np.ndarray,
-        logprob: np.ndarray,
-        sound: np.ndarray,
-        details: Sequence[TokenLogprob | None] = (),
-    ) -> np.ndarray:
-        """Add the next token of each row and its log-probability; return which rows are still active, (R,).
-
-        `details` are the log-probabilities to record, if any are wanted.
+        `details` are the log-probabilities to record, if any output wants them.
         """
-        inputs = self.origin[self.here]
-        check(sound[self.active], inputs[self.active], self.batch, step)
-        added = self.active & (logprob > DEAD)  # a row ends where no token is allowed
-        self.tokens[self.here[added], step] = tokens[added]
-        self.logprob[self.here[added]] += logprob[added]
-        self.active = added & (tokens != self.batch.eos) & (step + 1 < self.batch.limit[inputs])
-        for row, detail, is_text in zip(self.here.tolist(), details, added & (tokens != self.batch.eos), strict=False):
-            record = self.batch.records[row] if self.batch.records is not None else None
-            if record is not None and detail is not None and is_text:
+        batch, before = self.batch, self.active
+        check(sound, batch, before)
+        added = before & (logprob > DEAD)  # an output ends where no token is allowed
+        self.logprob[added] += logprob[added]
+        batch.lengths[added] += 1
+        at_end = added & (tokens == batch.eos)
+        self.active = added & ~at_end & (batch.lengths < batch.limit)
+        for row in np.flatnonzero(added & ~at_end):
+            token = int(tokens[row])
+            self.outputs[row].append(token)
+            if details and (record := batch.all_records[row]) is not None and (detail := details[row]) is not None:
                 record.tokens.append(detail)
-        if self.batch.on_token is not None:
-            for position in np.flatnonzero(added & (tokens != self.batch.eos)):
-                self.active[position] &= not self.batch.on_token(int(self.here[position]), int(tokens[position]))
-        return self.active
+            if batch.on_token is not None:
+                self.active[row] &= not batch.on_token(batch.owners[row], token)
+        return [(batch.owners[row], [self._hypothesis(row, bool(at_end[row]))]) for row in np.flatnonzero(before & ~self.active)]
 
-    def drop_ended(self) -> np.ndarray:
-        """Drop rows that have ended from the batch; return the positions of the others."""
-        stay = np.flatnonzero(self.active)
-        self.here, self.active = self.here[stay], self.active[stay]
-        return stay
-
-    def hypotheses(self) -> BestHypotheses:
-        """Return all rows as hypotheses of their inputs, without the end."""
-        ended = self.tokens == self.batch.eos
-        score = self.logprob / self.batch.penalty_on_host[(self.tokens != NONE).sum(-1)]
-        columns = (np.where(ended, NONE, self.tokens), self.logprob, score, ended.any(-1))
-        shape = (self.batch.ids.size(0), -1)
-        tokens, logprob, score, finished = (torch.from_numpy(column) for column in columns)
-        return BestHypotheses(
-            tokens.view(*shape, self.batch.max_length), logprob.view(shape), score.view(shape), finished.view(shape)
+    def _hypothesis(self, row: int, finished: bool) -> Hypothesis:
+        logprob = self.logprob[row]
+        return Hypothesis(
+            self.outputs[row], float(logprob / self.batch.penalty[self.batch.lengths[row]]), float(logprob), finished
         )
+
+    def _leave(self) -> None:
+        """Take the outputs that have ended out of the batch."""
+        if self.active.all():
+            return
+        stay = np.flatnonzero(self.active)
+        rows = torch.from_numpy(stay).to(self.last.device)
+        self.state.select(rows)
+        self.batch, self.last, self.uniform = self.batch.pick(stay), self.last[rows], self.uniform[rows]
+        self.options, self.outputs = [self.options[row] for row in stay], [self.outputs[row] for row in stay]
+        self.logprob, self.active = self.logprob[stay], self.active[stay]
+        self.tokens = None if self.tokens is None else self.tokens[rows]
+        self.counts = None if self.counts is None else self.counts[rows]
+        if self.repetition is not None:
+            self.repetition.select(rows)
+
+    def _repetition(self, vocabulary: int) -> RepetitionPenalty:
+        previous = [[*prompt, *output] for prompt, output in zip(self.batch.previous_tokens(), self.outputs, strict=True)]
+        return RepetitionPenalty(self.batch.config.repetition_penalty, previous, vocabulary, self.last.device)
+
+
+def _next_tokens(logprobs: Tensor, uniform: Tensor | None, options: SamplingOptions) -> Tensor:
+    """Return the most probable token of each row (N, V), or the one drawn by `uniform` (N,)."""
+    if not options.sampling:
+        return argmax(logprobs)
+    assert uniform is not None
+    return draw(logprobs, uniform, options)
+
+
+def _uniform_numbers(batch: DecodingBatch, copies: int) -> Tensor:
+    """Return a number in [0, 1) for each step of each output, (N, steps); sample i does not depend on how many there are."""
+    if not batch.config.sampling:
+        return torch.zeros(len(batch), 0, device=batch.ids.device)
+    numbers = torch.zeros(len(batch), int(batch.limit.max()))
+    for first in range(0, len(batch), copies):
+        steps = int(batch.limit[first])
+        drawn = rng_at(batch.seed, "sample", batch.numbers[first]).random((copies, steps), dtype="float32")
+        numbers[first : first + copies, :steps] = torch.from_numpy(drawn)
+    return numbers.to(batch.ids.device)
+
+
+def _without_sampling(config: DecodingConfig) -> DecodingConfig:
+    """Return a config without what `SamplingOptions` holds, and without the seed."""
+    plain = {"sampling": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
+    return config.model_copy(update={**plain, "frequency_penalty": 0.0, "presence_penalty": 0.0})

@@ -1,22 +1,25 @@
 """The entry point: `decode` takes a batch of inputs and returns the best hypotheses of each."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.hardware import choose_precision
 from qkv.decoding.batch import DecodingBatch, OnToken
-from qkv.decoding.beam import beam_search
+from qkv.decoding.beam import BeamSearch
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints, max_output_lengths
-from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.hypothesis import Hypothesis, best_first
 from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.phrases import Phrase, PhraseTables
 from qkv.decoding.protocol import Decodable
-from qkv.decoding.sampling import greedy, sample
+from qkv.decoding.sampling import TokenSearch
+
+Search = BeamSearch | TokenSearch
 
 
 @torch.inference_mode()
@@ -54,6 +57,47 @@ def decode(
     contains as many as were found. Tokens of phrases are generated even where `allowed` or
     `no_repeat_ngram` forbid them, and even if they are among the ids that are `never` generated otherwise.
     """
+    if not ids.size(0):
+        return []
+    with decoding_precision(config.precision, ids.device):
+        search = begin_search(
+            model, ids, keep, config, bos=bos, eos=eos, pad=pad, prefix=prefix, allowed=allowed, seed=seed, index=index,
+            last_tokens=last_tokens, max_lengths=max_lengths, on_token=on_token, phrases=phrases, never=never,
+            records=records,
+        )  # fmt: skip
+        found: dict[Hashable, list[Hypothesis]] = {}
+        while len(search):
+            found.update(search.step())
+    copies = config.n_best if config.sampling else 1
+    outputs = [[one for copy in range(copies) for one in found[copies * i + copy]] for i in range(ids.size(0))]
+    return [best_first(each) for each in outputs] if copies > 1 else outputs
+
+
+def begin_search(
+    model: Decodable,
+    ids: Tensor,
+    keep: Tensor,
+    config: DecodingConfig,
+    *,
+    bos: int,
+    eos: int,
+    pad: int,
+    prefix: Tensor | list[list[int]] | None = None,
+    allowed: list[Tensor] | None = None,
+    seed: int = 0,
+    index: Sequence[int] | None = None,
+    last_tokens: list[int] | None = None,
+    max_lengths: Sequence[int] | None = None,
+    on_token: OnToken | None = None,
+    phrases: Sequence[Sequence[Phrase]] | None = None,
+    never: Sequence[int] = (),
+    records: Sequence[LogprobRecord | None] | None = None,
+    owners: Sequence[Hashable] | None = None,
+) -> Search:
+    """Read the inputs, and return the search for their outputs, which `step` makes token by token; see `decode`.
+
+    The search returns each output with its owner: the number of its input among these, unless `owners` are given.
+    """
     inputs = ids.size(0)
     if ids.shape != keep.shape or ids.dim() != 2:
         raise DataError(f"ids {tuple(ids.shape)} and keep {tuple(keep.shape)} must both be (inputs, source length)")
@@ -69,8 +113,6 @@ def decode(
     _check_count("phrases", phrases, inputs)
     if any(phrases or ()) and not config.searches:
         raise ConfigError("only beam search finds outputs that contain phrases; set beam above 1, and leave sampling out")
-    if not inputs:
-        return []
     prefixes = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
     wanted = [list(each) for each in phrases] if phrases else [[] for _ in range(inputs)]
     room = [sum(max(map(len, phrase.forms)) for phrase in each) for each in wanted]
@@ -79,10 +121,11 @@ def decode(
     tables = PhraseTables(wanted, eos) if any(wanted) else None
     constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad, *never} - {eos}), ids.device, tables)
     numbers = list(range(inputs) if index is None else index)
-    batch = DecodingBatch(ids, keep, config, constraints, limits, numbers, bos, eos, seed, last_tokens, on_token, records)
-    search = sample if config.sampling else beam_search if config.searches else greedy
-    with decoding_precision(config.precision, ids.device):
-        return search(model, batch).hypotheses()
+    batch = DecodingBatch(
+        ids, keep, config, constraints, np.array(limits), numbers, owners or range(inputs), bos, eos, seed, last_tokens, on_token,
+        records,
+    )  # fmt: skip
+    return BeamSearch(model, batch) if config.searches else TokenSearch(model, batch, config.n_best if config.sampling else 1)
 
 
 def decoding_precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:

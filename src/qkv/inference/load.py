@@ -16,6 +16,7 @@ from qkv.inference.text_encoder import TextEncoder, load_text_encoder
 from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.inference.translator import Translator
 from qkv.lens import view
+from qkv.models.family import Role
 from qkv.recipes.abilities import NAMES, loads_as, require, require_verb
 
 ENGINES = ("own", "ctranslate2", "onnx")  # of translators
@@ -42,13 +43,17 @@ def load(
     path = local_folder(folder)
     if adapter is not None:
         return load_translator(path, device, engine, precision, adapter)
-    recipe: Any = None if is_exported(path) else read_recipe(path)
-    role = "translator" if recipe is None else loads_as(recipe)
+    role = read_role(path)
     if role == "translator":
         return load_translator(path, device, engine, precision)
     if engine is not None or precision is not None:
         raise ConfigError(f"{path} is {NAMES[role]}, and engine and precision are for translators; leave them out")
     return LOADERS[role](path, device)
+
+
+def read_role(folder: Path) -> Role:
+    """Return what a run or an exported folder loads as, without loading its weights."""
+    return "translator" if is_exported(folder) else loads_as(read_recipe(folder))
 
 
 def read_languages(folder: Path) -> tuple[str, str] | None:

@@ -121,6 +121,7 @@ class CausalLM(IncrementalDecoder):
             run=self._decode_step,
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.gpt.layers],
+            rows=len(ids),
             positions=self.gpt.embedding.positions(positions[None])[0].to(self.output.weight.dtype),
             fused=self.gpt.position_scheme.fused,
             shift=shift if bool(shift.any()) else None,

@@ -80,6 +80,7 @@ class Unilm(Bert):
 class MaskedState(PromptState):
     """The state of a decoding UniLM; the first step has no token to cache, because the target is still empty."""
 
+    join = None  # type: ignore[assignment]  # a new row has no token yet where others have one
     first_step: Callable[[Tensor, Any], Tensor]  # tokens (R,), of which it uses only the shape, and this state -> logits (R, V)
     started: bool = False
 
@@ -135,6 +136,7 @@ class UnilmTranslator(IncrementalDecoder, ModelWithHeads):
             first_step=lambda tokens, state: self._logits_at_mask(torch.full_like(tokens, self.mask)[:, None], state),
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.encoder.layers],
+            rows=len(ids),
             positions=self.encoder.embedding.segment_embedding.weight,  # for its dtype and device
             fused=False,
             shift=shift,

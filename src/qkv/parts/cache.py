@@ -5,6 +5,7 @@ R hypotheses, L cached positions, D width, H heads, K head width.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.parts.dot_product import additive
@@ -47,6 +48,43 @@ class KVCache:
         if self.length:
             self.index = self.row_index(rows.device).index_select(0, rows)
 
+    def join(self, other: "KVCache", rows: tuple[int, int], device: torch.device) -> tuple[int, int]:
+        """Add the hypotheses of another cache, so many to so many own ones, after its logs have been joined.
+
+        All end side by side. Return how many positions without a token come before the past of each side.
+        """
+        length = max(self.length, other.length)
+        before = (length - self.length, length - other.length)
+        room = max(self.max_length - self.length, other.max_length - other.length)
+        if length:
+            own, new = (
+                cache.row_index(device) if cache.length else torch.zeros(count, 0, dtype=torch.long, device=device)
+                for cache, count in zip((self, other), rows, strict=True)
+            )
+            self.index = torch.cat([F.pad(own, (before[0], 0)), F.pad(new + self.used, (before[1], 0))])
+        self.length, self.max_length, self.hypotheses = length, length + room, sum(rows)
+        self.used += other.used
+        return before
+
+    def trim(self, positions: int) -> None:
+        """Forget so many of the first positions."""
+        if positions and self.index is not None:
+            self.index = self.index[:, positions:]
+            self.length, self.max_length = self.length - positions, self.max_length - positions
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether most rows of the logs belong to hypotheses that have left."""
+        return self.index is not None and self.used > 2 * self.index.numel() + SLACK
+
+    def compact(self) -> Tensor:
+        """Return the rows in use, which alone must stay in the logs, in this order."""
+        assert self.index is not None
+        rows = self.index.flatten()
+        self.index = torch.arange(len(rows), device=rows.device).view_as(self.index)
+        self.used = len(rows)
+        return rows
+
     def row_index(self, device: torch.device) -> Tensor:
         """Return the rows of each hypothesis in the logs. -> (R, L)."""
         if self.index is not None:
@@ -78,6 +116,9 @@ class KVCache:
         return self.used + self.hypotheses * (self.max_length - self.length)
 
 
+SLACK = 4096  # rows that logs may waste
+
+
 class StaticKVCache(KVCache):
     """A KV cache of fixed shapes, with its length on the device: every step runs the same kernels on the same memory."""
 
@@ -100,6 +141,15 @@ class StaticKVCache(KVCache):
         self.rows += hypotheses
         self.row_index(device).index_copy_(1, self.position, self.rows[:, None])
         self.mask = additive((self.numbers <= self.position)[None, None, None], self.dtype)
+
+    wasteful = False  # logs have a fixed size
+
+    def growing(self) -> KVCache:
+        """Return the same as a cache of growing shapes."""
+        cache = KVCache(self.max_length)
+        cache.length, cache.used, cache.hypotheses = self.length, self.used, self.hypotheses
+        cache.index = self.row_index(self.numbers.device)[:, : self.length].clone()
+        return cache
 
     def count_step(self) -> None:
         """Count a step on the host: a graph runs `advance` on the device alone."""
@@ -156,6 +206,22 @@ class LayerCache:
         assert self.log is not None
         k, v = self.shared.read(self.log).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
         return k, v
+
+    def join(self, other: "LayerCache") -> None:
+        """Append another layer's keys and values to the log, before the indexes are joined."""
+        if other.log is None:
+            return
+        used, more = self.shared.used, other.shared.used
+        if self.log is None:
+            self.log = other.log.new_empty(0, other.log.size(-1))
+        if self.log.size(0) < used + more:
+            self.reserve(2 * (used + more))
+        self.log[used : used + more] = other.log[:more]
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only these rows, in this order."""
+        assert self.log is not None
+        self.log[: len(rows)] = self.log.index_select(0, rows)
 
     def reserve(self, rows: int) -> None:
         """Make room for this many rows in all."""

@@ -53,9 +53,12 @@ class AttentionContext:
         """Return the same for prompts whose keys and values are to be cached."""
         return PrefillContext(self.mask, self.rotary)
 
-    def decode_step(self) -> "DecodeStepContext":
-        """Return the same for the newest token of each text, which attends to the cache."""
-        return DecodeStepContext(self.mask, self.rotary)
+    def decode_step(self, side_by_side: int = 1) -> "DecodeStepContext":
+        """Return the same for the newest token of each text, which attends to the cache; some texts stand side by side."""
+        rotary = self.rotary
+        if rotary is not None and side_by_side > 1:
+            rotary = RotaryAngles(*(angle.view(-1, side_by_side, *angle.shape[2:]) for angle in rotary))
+        return DecodeStepContext(self.mask, rotary)
 
     def masked_step(self) -> "MaskedStepContext":
         """Return the same for UniLM's steps, which attend from a [MASK] that is not cached."""

@@ -23,7 +23,7 @@ from qkv.parts.masks import AttentionMask, DenseMask, KeysValues, packed_mask
 from qkv.parts.positions import PositionalEncoding
 from qkv.parts.relative import PositionScheme
 from qkv.parts.residual import Residual
-from qkv.parts.stepping import DecoderState, token_logits
+from qkv.parts.stepping import DecoderState, left_padded_step, token_logits
 
 
 class DecoderLayer(nn.Module):
@@ -135,6 +135,7 @@ class EncoderDecoder(IncrementalDecoder):
             run=self._decode_step,
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.decoder],
+            rows=len(ids),
             memories=[layer.cross.project_memory(memory, DenseMask(source_mask)) for layer in self.decoder],  # type: ignore[operator, union-attr]
             source_mask=source_mask,
             positions=self.target_positions(positions[None])[0].to(memory.dtype),
@@ -146,8 +147,15 @@ class EncoderDecoder(IncrementalDecoder):
         """Return the logits (R, V) that follow the newest tokens (R,)."""
         state.cache.advance(len(tokens), tokens.device)
         vectors = self.target_embedding(tokens.view(state.sources, -1))  # (N, W, D)
-        x = state.cache.at_newest(state.positions).add(vectors, alpha=self.config.width**0.5)
-        context = self.target_position_scheme.decode_context(state.cache, like=x)
+        if state.shift is None:
+            x = state.cache.at_newest(state.positions).add(vectors, alpha=self.config.width**0.5)
+            context: AttentionContext = self.target_position_scheme.decode_context(state.cache, like=x)
+        else:
+            mask, position, keys = left_padded_step(state.cache, state.shift.repeat_interleave(vectors.size(1)))
+            at = F.embedding(position.view(vectors.shape[:2]).clamp(max=len(state.positions) - 1), state.positions)
+            x = at.add(vectors, alpha=self.config.width**0.5)
+            context = self.target_position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x)
+            context = context.decode_step(vectors.size(1))
         source_mask = DenseMask(state.source_mask)
         for layer, cache, memory in zip(self.decoder, state.layer_caches, state.memories, strict=True):
             if state.want_attention and layer is self.decoder[-1]:

@@ -319,9 +319,35 @@ class RecurrentState:
             self.memory = (chosen if keys is values else keys.index_select(0, sources)), chosen
             self.mask = self.mask.index_select(0, sources)
 
+    def join(self, other: "RecurrentState") -> None:
+        """Add the rows of another state of the same model, after the own ones: equally many of each source."""
+        self.moves += 1
+        self.recorder.forget()
+        pairs = zip(self.layers, other.layers, strict=True)
+        self.layers = [tuple(map(torch.cat, zip(own, new, strict=True))) for own, new in pairs]
+        self.input_feed, self.context = _cat(self.input_feed, other.input_feed), _cat(self.context, other.context)
+        self.sources, self.steps_left = self.sources + other.sources, max(self.steps_left, other.steps_left)
+        if self.memory is not None and other.memory is not None and self.mask is not None and other.mask is not None:
+            width = max(self.mask.size(-1), other.mask.size(-1))
+            values = _cat_sources(self.memory[1], other.memory[1], width)
+            same = self.memory[0] is self.memory[1]
+            self.memory = (values if same else _cat_sources(self.memory[0], other.memory[0], width)), values
+            hidden = torch.finfo(self.mask.dtype).min
+            masks = [F.pad(mask, (0, width - mask.size(-1)), value=hidden) for mask in (self.mask, other.mask)]
+            self.mask = torch.cat(masks)
+
     @property
     def _rows(self) -> int:
         return len(self.layers[0][0])
+
+
+def _cat(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return None if first is None or second is None else torch.cat([first, second])
+
+
+def _cat_sources(first: Tensor, second: Tensor, width: int) -> Tensor:
+    """Return keys or values of more sources, (N, S, D) and (M, S, D), in this width."""
+    return torch.cat([F.pad(each, (0, 0, 0, width - each.size(1))) for each in (first, second)])
 
 
 def _tensors(layers: list[HiddenState], *others: Tensor | None) -> list[Tensor]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base import graphs
@@ -36,9 +37,11 @@ class AttentionState:
     run: Callable[[Tensor, Any], Tensor]  # the model's decode step: tokens (R,), this state -> logits (R, V)
     cache: KVCache
     layer_caches: list[LayerCache]
+    rows: int  # R
     positions: Tensor  # (max_length, D) position vectors, or a scalar of their dtype and device if there are none
     want_attention: bool = False
     fused: bool = True  # whether our own kernel can attend to the cache
+    shift: Tensor | None = None  # positions without a token before each text, (R,) or (N,); None if all are equally long
     attention: Tensor | None = None  # (R, S): the last step's attention to a source, if there is one and it is wanted
     recorder: graphs.GraphRecorder[graphs.GraphedFunction] = field(
         # Steps on growing memory have loaded the kernels: one step on static memory is enough.
@@ -48,6 +51,10 @@ class AttentionState:
     def step(self, tokens: Tensor) -> Tensor:
         """Return the logits of the next tokens (R, V); on a GPU by a graph, once steps repeat."""
         graph = self._graph(tokens) if graphs.usable(tokens) and not self.want_attention else None
+        if self.cache.wasteful:
+            rows = self.cache.compact()
+            for layer in self.layer_caches:
+                layer.keep(rows)
         logits = self.run(tokens, self) if graph is None else graph(tokens)
         self.cache.count_step()
         return logits
@@ -60,7 +67,7 @@ class AttentionState:
                 self._make_static(2 * cache.span)
         elif cache.length and cache.hypotheses == len(tokens) and worthwhile:
             # Our own kernel reads only positions that are filled; torch's reads all, so it gets as few as possible.
-            fused = self.fused and kernels.usable(self.positions)
+            fused = self.fused and self.shift is None and kernels.usable(self.positions)
             self._make_static(cache.max_length if fused else max(SPAN, 2 ** cache.length.bit_length()))
         if not isinstance(self.cache, StaticKVCache):
             return None
@@ -82,16 +89,36 @@ class AttentionState:
 
     def _move(self, rows: Tensor, same: bool) -> None:
         """Select rows (R,) of the cache; a static one moves to other memory unless all shapes stay the same."""
+        self.rows = len(rows)
         self.cache.select(rows)
         if not same and isinstance(self.cache, StaticKVCache):
             self._make_static(self.cache.span)
+
+    def _join(self, other: "AttentionState", texts: tuple[int, int]) -> None:
+        """Add another state's rows to the caches; so many texts of each state begin at different positions from now on."""
+        device = self.positions.device
+        if isinstance(self.cache, StaticKVCache):
+            self.cache = self.cache.growing()
+            self.recorder.forget()
+        for own, new in zip(self.layer_caches, other.layer_caches, strict=True):
+            own.shared = self.cache
+            own.join(new)
+        before = self.cache.join(other.cache, (self.rows, other.rows), device)
+        shifts = [
+            (torch.zeros(count, dtype=torch.long, device=device) if state.shift is None else state.shift) + more
+            for state, count, more in zip((self, other), texts, before, strict=True)
+        ]
+        self.shift, self.rows = torch.cat(shifts), self.rows + other.rows
+        first = int(self.shift.min())
+        self.cache.trim(first)
+        self.shift -= first
+        if len(other.positions) > len(self.positions):
+            self.positions = other.positions
 
 
 @dataclass(kw_only=True)
 class PromptState(AttentionState):
     """The state of a model that continues prompts: they end side by side and begin at different positions."""
-
-    shift: Tensor | None  # (R,) positions of padding before each prompt; None if all prompts are equally long
 
     def prefill(self, layers: Iterable[nn.Module], x: Tensor, context: PrefillContext) -> None:
         """Run the layers over the prompts, x (R, T, D), and store their keys and values."""
@@ -106,6 +133,10 @@ class PromptState(AttentionState):
             # A graph reads it at its address.
             self.shift = self.shift.copy_(chosen) if chosen.shape == self.shift.shape else chosen
         super().select(rows)
+
+    def join(self, other: "PromptState") -> None:
+        """Add the rows of another state of the same model, after the own ones."""
+        self._join(other, (self.rows, other.rows))
 
 
 def left_padded(ids: Tensor, shift: Tensor) -> Rows:
@@ -136,8 +167,7 @@ class DecoderState(AttentionState):
 
     def select(self, rows: Tensor) -> None:
         """Make row i the old row rows[i]; the number of rows may change. From now on each row has its own source."""
-        width = self.cache.hypotheses // self.sources if self.cache.length else 1
-        self.regroup(rows[:, None], rows // width)
+        self.regroup(rows[:, None], rows // (self.rows // self.sources))
 
     def regroup(self, rows: Tensor, sources: Tensor | None) -> None:
         """Select rows (N, W), the hypotheses of a source side by side; keep only these sources (N,), or all if None."""
@@ -148,3 +178,21 @@ class DecoderState(AttentionState):
         if sources is not None:
             self.memories = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.memories]
             self.source_mask = self.source_mask.index_select(0, sources)
+            self.shift = None if self.shift is None else self.shift.index_select(0, sources)
+
+    def join(self, other: "DecoderState") -> None:
+        """Add the rows of another state of the same model, after the own ones: equally many of each source."""
+        self._join(other, (self.sources, other.sources))
+        width = max(self.source_mask.size(-1), other.source_mask.size(-1))
+        self.memories = [
+            (_joined(k, other_k, width), _joined(v, other_v, width))
+            for (k, v), (other_k, other_v) in zip(self.memories, other.memories, strict=True)
+        ]
+        hidden = torch.finfo(self.source_mask.dtype).min
+        masks = (F.pad(state.source_mask, (0, width - state.source_mask.size(-1)), value=hidden) for state in (self, other))
+        self.source_mask = torch.cat(list(masks))
+
+
+def _joined(first: Tensor, second: Tensor, width: int) -> Tensor:
+    """Return keys or values of more sources, (N, H, S, K) and (M, H, S, K), in this width."""
+    return torch.cat([F.pad(each, (0, 0, 0, width - each.size(2))) for each in (first, second)])

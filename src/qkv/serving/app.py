@@ -21,6 +21,7 @@ from qkv.serving.middleware import ServiceMiddleware
 from qkv.serving.monitoring_api import monitoring_router
 from qkv.serving.native_api import native_router
 from qkv.serving.openai_api import openai_router
+from qkv.serving.openapi import describe
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.service import Service
 from qkv.serving.settings import ServiceSettings
@@ -74,7 +75,7 @@ def create_app(models: ModelRegistry, settings: ServiceSettings | None = None) -
 
 def _add_pages(app: FastAPI, service: Service) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
-    description = app.openapi()
+    description = describe(app, service.settings)
 
     @app.get("/openapi.json", include_in_schema=False)
     async def get_openapi() -> dict[str, Any]:
@@ -84,7 +85,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     async def get_docs() -> HTMLResponse:
         return HTMLResponse(docs_page(description, find_examples(service.models), bool(service.settings.keys)))
 
-    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    @app.get("/", include_in_schema=False)
     async def get_index() -> FileResponse:
         return FileResponse(str(PAGE.joinpath("index.html")))
 

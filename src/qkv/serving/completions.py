@@ -93,8 +93,6 @@ class Completion:
         self.service.check_texts([*texts, body.suffix or ""], "prompt", any_number=True)
         if sum(len(one) for one in given if not isinstance(one, str)) > settings.characters:
             raise invalid(f"more than {settings.characters:,} tokens in one request", "prompt", "text_too_long")
-        if len(body.stop_strings) > 16 or any(not one or len(one) > 200 for one in body.stop_strings):
-            raise invalid("stop takes up to 16 strings of 1 to 200 characters", "stop")
         if (body.max_tokens or 0) > settings.new_tokens:
             most = settings.new_tokens
             raise invalid(f"{body.max_tokens:,} tokens; ask for {most:,} at most", "max_tokens", "too_many_tokens")
@@ -117,7 +115,7 @@ class Completion:
         }
         if temperature >= GREEDY_BELOW:
             options |= {"sampling": True, "temperature": temperature, "top_p": body.top_p or 1.0, "top_k": body.top_k or 0}
-            options["seed"] = body.seed or 0
+            options["seed"] = (body.seed or 0) % 2**64
         prompts = []
         for choice in self.choices:
             choice.ids = self.handler.prompt(choice.given, body.suffix)

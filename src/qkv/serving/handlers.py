@@ -37,7 +37,7 @@ class TranslationHandler(AttentionHandler):
         super().__init__(translator, translator.tokenizers.source, translator.tokenizers.target)
         self.translator = translator
         self.languages = translator.recipe.data.languages
-        self.parameters = count_parameters(getattr(translator.engine, "model", None))  # other programs' engines hold no module
+        self.parameters = count_parameters(getattr(translator.engine, "model", None))
         if not self.reads_trees:  # requests carry heads for `look` alone
             self.abilities = ["translate", *self.abilities]
         self.profiles = ProfilePair(None, None)  # of its languages
@@ -158,7 +158,7 @@ class EncoderHandler(AttentionHandler):
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         values = [item.value for item in items]
         if key[0] == "embed":
-            return list(self.encoder.embed(values))
+            return list(self.encoder.embed(values, normalise=True))
         return self.encoder.fill(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
 
 
@@ -247,9 +247,9 @@ def check_masks(text: str) -> None:
         raise invalid(f"the text has {masks:,} {MASK}; {MAX_MASKS} can be filled at once", "text", "too_many_masks")
 
 
-def count_parameters(network: nn.Module | None) -> int | None:
-    """Return the number of a network's weights."""
-    return None if network is None else sum(weight.numel() for weight in network.parameters())
+def count_parameters(network: Any) -> int | None:
+    """Return the number of a network's weights; None for the model of another program's engine."""
+    return sum(weight.numel() for weight in network.parameters()) if isinstance(network, nn.Module) else None
 
 
 def _output_places(texts: Sequence[Sequence[Sequence[SourcePart]]]) -> list[OutputPlace]:

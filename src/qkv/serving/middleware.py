@@ -1,6 +1,7 @@
 """Middleware around every request: checks of host and origin, security headers, metrics, and a line in the log."""
 
 import logging
+import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -8,6 +9,7 @@ from typing import Any
 
 from qkv.serving.errors import ClientGone, RequestError, error_body, error_headers, internal_error
 from qkv.serving.service import Service
+from qkv.serving.settings import HOST
 
 log = logging.getLogger("qkv.serving")
 
@@ -29,6 +31,9 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
+HOST_HEADER = re.compile(rf"(?P<name>{HOST})(?::[0-9]{{0,5}})?", re.IGNORECASE)
+HEALTH_CHECKS = ("/healthz", "/readyz")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT")
 CLIENT_GONE = 499  # in logs and metrics: the client disconnected before it was answered
 
 
@@ -49,13 +54,17 @@ class RequestContext:
     """One request on its way through the application."""
 
     def __init__(self, service: Service, scope: MutableMapping[str, Any], send: Send):
-        self.service, self.scope, self._send = service, scope, send
+        self.method = scope["method"] if scope["method"] in METHODS else "other"  # for the log: a method may be any text
+        # The server leaves the body of an answer to HEAD out, so the application need not know the method.
+        self.scope = {**scope, "method": "GET"} if self.method == "HEAD" else scope
+        self.service, self._send = service, send
         self.status, self.started = 0, time.monotonic()
 
     async def run(self, app: App, receive: Receive) -> None:
         """Check the request, let the application answer it, and turn every exception into a response."""
         self.scope.setdefault("state", {})
         try:
+            self._check_connection()
             self._check_host()
             self._check_origin()
             await app(self.scope, receive, self.send)
@@ -66,7 +75,7 @@ class RequestContext:
         except Exception as error:
             # The exception's message may hold a user's text; its traceback does not.
             where = "".join(traceback.format_tb(error.__traceback__))
-            log.error("%s in %s %s:\n%s", type(error).__name__, self.scope["method"], self.path, where)
+            log.error("%s in %s %s:\n%s", type(error).__name__, self.method, self.path, where)
             await self._send_error(internal_error())
         finally:
             self._record()
@@ -77,7 +86,7 @@ class RequestContext:
             self.status = message["status"]
             known = {name.lower() for name, _ in message.get("headers", [])}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in known]
-            if self.service.stopping:
+            if self.service.stopping or self.scope["state"].get("reserved"):
                 more.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *more]}
         await self._send(message)
@@ -91,13 +100,21 @@ class RequestContext:
         await self.send({"type": "http.response.start", "status": error.status, "headers": encoded})
         await self.send({"type": "http.response.body", "body": body})
 
+    def _check_connection(self) -> None:
+        """Refuse everything but health checks on a connection beyond the limits."""
+        if self.scope["state"].get("reserved") and self.scope["path"] not in HEALTH_CHECKS:
+            message = "too many connections are open, in all or from this address; close some or try again in a moment"
+            raise RequestError(429, "too_many_connections", message, retry_after=1)
+
     def _check_host(self) -> None:
         """Refuse unknown host names: this prevents DNS rebinding, where a web page points its own name at this machine."""
-        hosts = self.service.settings.hosts
-        given = self._header(b"host")
-        name = given.rsplit(":", 1)[0] if not given.endswith("]") else given
-        if hosts and name.lower().strip("[]") not in hosts:
-            raise RequestError(421, "wrong_host", "the service does not go by that name; allow it with --host-name")
+        hosts, given = self.service.settings.hosts, self._header(b"host")
+        found = HOST_HEADER.fullmatch(given)
+        if given and not found:
+            raise RequestError(400, "bad_host", "the Host header is not a name or an address with perhaps a port")
+        name = found["name"].lower().strip("[]") if found else ""
+        if hosts and name not in hosts:
+            raise RequestError(421, "wrong_host", "the service does not go by that name; allow it with --name")
 
     def _check_origin(self) -> None:
         """Refuse POST requests from other sites' pages: they could not read the response, but would cause work."""
@@ -122,4 +139,4 @@ class RequestContext:
         if self.service.settings.logs != "none":
             state = self.scope["state"]
             more = " ".join(f"{name}={state[name]}" for name in ("who", "model") if state.get(name))
-            log.info("%s %s %d %.0f ms %s", self.scope["method"], self.path, self.status or CLIENT_GONE, 1000 * seconds, more)
+            log.info("%s %s %d %.0f ms %s", self.method, self.path, self.status or CLIENT_GONE, 1000 * seconds, more)

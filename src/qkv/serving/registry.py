@@ -1,5 +1,6 @@
 """The models of a service, loaded once from the folders on the command line; requests know only their names."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +8,14 @@ from typing import Any, Generic, TypeVar, cast
 
 from qkv.base.errors import ConfigError
 from qkv.inference.adapters import find_bases, load_adapters
-from qkv.inference.load import load, load_translator
+from qkv.inference.load import load, load_translator, read_role
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
 from qkv.serving.handlers import CompletionHandler, EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
 from qkv.serving.infill_handler import InfillHandler
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
+log = logging.getLogger("qkv.serving")
 H = TypeVar("H", bound=Handler, covariant=True)
 HANDLERS: dict[str, Callable[[Any], Handler]] = {  # by what a run loads as
     "translator": TranslationHandler,
@@ -97,10 +99,17 @@ def load_models(
 ) -> ModelRegistry:
     """Load models from folders; each is named after its folder, or by the NAME of `NAME=FOLDER`.
 
-    Adapters of a run are models of their own, after it; in our own engine they share its weights.
+    Adapters of a run are models of their own, after it; in our own engine they share its weights. `engine` and `precision` are
+    those of the translators.
     """
     named, named_adapters = [_name_and_folder(run) for run in runs], [_name_and_folder(adapter) for adapter in adapters]
     bases = find_bases([folder for _, folder in named_adapters], [folder for _, folder in named])
+    others = [] if engine is None and precision is None else [name for name, folder in named if not _translates(folder)]
+    listed = ", ".join(others)
+    if len(others) == len(named):
+        raise ConfigError(f"engine and precision are for translators, and there is none among {listed}; leave them out")
+    if others:
+        log.info("engine and precision are for translators; %s: as without them", listed)
     models: list[ServedModel[Handler]] = []
     for name, folder in named:
         own = [adapter for adapter, base in zip(named_adapters, bases, strict=True) if base == folder]
@@ -108,7 +117,7 @@ def load_models(
             base, translators = load_adapters(folder, [adapter for _, adapter in own], device)
             models.append(ServedModel(name, TranslationHandler(base)))
         else:
-            models.append(ServedModel(name, _load(folder, device, engine, precision)))
+            models.append(ServedModel(name, _load(folder, device, *((None, None) if name in others else (engine, precision)))))
             translators = [load_translator(folder, device, engine, precision, adapter) for _, adapter in own]
         models += [ServedModel(name, TranslationHandler(found)) for (name, _), found in zip(own, translators, strict=True)]
     return ModelRegistry(models)
@@ -120,6 +129,11 @@ def _name_and_folder(given: str) -> tuple[str, Path]:
     if not (equals and name) or Path(given).exists():
         return Path(given).resolve().name, Path(given)
     return name, Path(path)
+
+
+def _translates(folder: Path) -> bool:
+    """Return whether a folder holds a translator."""
+    return not (folder / TENSORS).exists() and read_role(folder) == "translator"
 
 
 def _load(folder: Path, device: str, engine: str | None, precision: str | None) -> Handler:

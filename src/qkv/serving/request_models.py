@@ -1,16 +1,19 @@
 """Bodies of requests. Unknown keys are refused; OpenAPI is generated from these models."""
 
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, Json, SkipValidation, StringConstraints, WithJsonSchema
+from pydantic import Field, Json, SkipValidation, StringConstraints, WithJsonSchema, model_validator
 
 from qkv.base.config import Config
 
+MAX_SEED = 2**53  # beyond it, programs that read numbers of JSON as floats would change a seed
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerms = Annotated[dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]], Field(max_length=1000)]
 TextList = Annotated[list[str], Field(min_length=1)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+NonEmptyText = Annotated[str, StringConstraints(min_length=1)]  # where a model has nothing to do for an empty one
+StopString = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Top = Annotated[int, Field(ge=1, le=100)]
 
 
@@ -26,6 +29,12 @@ class RequestBody(Config):
 
     accepts_form: ClassVar[bool] = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_whole_numbers(cls, values: Any) -> Any:
+        """Read 1.0 as 1: both are the same integer in JSON Schema, and some programs write no other numbers."""
+        return {name: _whole(value) for name, value in values.items()} if isinstance(values, dict) else values
+
 
 class TranslateRequest(RequestBody):
     """Texts to translate, as in LibreTranslate's API; `model` chooses among translators of the same languages.
@@ -39,7 +48,7 @@ class TranslateRequest(RequestBody):
     source: ModelName | None = None  # a code of GET /languages, or auto
     target: ModelName | None = None
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(default=0, ge=0, le=100)
+    alternatives: int = Field(default=0, ge=0)
     confidence: bool = False  # whether to return the probability that each translation is good
     api_key: str | None = None
     model: ModelName | None = None
@@ -70,7 +79,7 @@ class DetectRequest(RequestBody):
 class FillRequest(RequestBody):
     """A text with [MASK] in the place of each word to predict."""
 
-    text: str
+    text: NonEmptyText = Field(json_schema_extra={"pattern": r"\[MASK\]"})
     top: Top = 5
     model: ModelName | None = None
 
@@ -78,7 +87,7 @@ class FillRequest(RequestBody):
 class PredictRequest(RequestBody):
     """Examples for a fine-tuned model: texts, pairs of texts, or lists of words."""
 
-    texts: list[str | list[str]]
+    texts: list[NonEmptyText | list[str]]
     model: ModelName | None = None
 
 
@@ -88,7 +97,7 @@ class LookRequest(RequestBody):
     Models that read trees need the head of each word, in the format that `qkv translate` reads.
     """
 
-    text: str
+    text: NonEmptyText
     heads: list[int] | None = None
     target: str | None = None
     target_heads: list[int] | None = None  # of an encoder's second text
@@ -98,7 +107,7 @@ class LookRequest(RequestBody):
 class NeighboursRequest(RequestBody):
     """A word whose nearest words to return."""
 
-    word: str
+    word: NonEmptyText
     top: Top = 10
     model: ModelName | None = None
 
@@ -131,14 +140,19 @@ class CompletionRequest(RequestBody):
     """
 
     model: ModelName
-    prompt: str | TextList | TokenIds | Annotated[list[TokenIds], Field(min_length=1)]
+    prompt: (
+        NonEmptyText
+        | Annotated[list[NonEmptyText], Field(min_length=1)]
+        | TokenIds
+        | Annotated[list[TokenIds], Field(min_length=1)]
+    )
     max_tokens: int | None = Field(default=16, ge=1)
     temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)
     top_p: float | None = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     top_k: int | None = Field(default=0, ge=0, le=1_000_000)
     n: int | None = Field(default=1, ge=1, le=16)
-    stop: str | list[str] | None = None
-    seed: int | None = Field(default=None, ge=0, le=2**53)
+    stop: StopString | Annotated[list[StopString], Field(max_length=16)] | None = None
+    seed: int | None = Field(default=None, ge=-MAX_SEED, le=MAX_SEED)
     echo: bool | None = False
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -154,3 +168,10 @@ class CompletionRequest(RequestBody):
     def stop_strings(self) -> tuple[str, ...]:
         """The strings that end a text."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+def _whole(value: Any) -> Any:
+    """Return an integer for a whole float; the same for all numbers of a list."""
+    if isinstance(value, list):
+        return [_whole(one) if isinstance(one, float) else one for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

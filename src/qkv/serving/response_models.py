@@ -84,6 +84,8 @@ class FrontendSettings(BaseModel):
 
 
 class ModelInfo(BaseModel):
+    """A model; `parameters` is null where another program holds the weights (`--engine`, exported folders)."""
+
     id: str
     kind: Literal["translator", "encoder", "generator", "infiller", "vectors"]
     can: list[str]

@@ -1,10 +1,38 @@
 """Settings of a service: limits, API keys and batching."""
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from qkv.base.config import Config
+
+HOST = r"(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?\.?|\[[0-9a-f:.]+\])"  # a name, an IPv4 address, or an IPv6 address in brackets
+ORIGIN = re.compile(rf"[a-z][a-z0-9+.-]*://{HOST}(?::[0-9]{{1,5}})?")
+IPV6 = re.compile(r"\[?(?=.*:.*:)[0-9a-f:.]+\]?")
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def parse_origin(given: str) -> str:
+    """Return an origin as browsers send it."""
+    origin = given.lower()
+    if origin != "*" and not ORIGIN.fullmatch(origin):
+        raise ValueError("an origin is scheme://host or scheme://host:port, such as https://a.org, or * for all")
+    return origin.removesuffix(DEFAULT_PORTS.get(origin.partition(":")[0], " "))
+
+
+def parse_host_name(given: str) -> str:
+    """Return a host name without brackets, as `Host` is compared with it."""
+    name = given.lower()
+    if ":" in name and IPV6.fullmatch(name):
+        return name.strip("[]")
+    if ":" in name or not re.fullmatch(HOST, name):
+        raise ValueError("a host name is a name or an address alone, such as a.org, without scheme and port")
+    return name
+
+
+Origin = Annotated[str, AfterValidator(parse_origin)]
+HostName = Annotated[str, AfterValidator(parse_host_name)]
 
 
 class ApiKey(Config):
@@ -27,6 +55,7 @@ class ServiceSettings(Config):
     downloads: str | None = None  # folder of translated files until they are fetched; None: a temporary one
     body_seconds: float = Field(default=10.0, gt=0)  # in which a request must arrive
     connections: int = Field(default=1000, ge=1)  # open at once
+    connections_per_address: int = Field(default=200, ge=1)  # open at once; a proxy in front is one address, and needs more
     texts: int = Field(default=256, ge=1)  # in one request
     characters: int = Field(default=50_000, ge=1)  # of all texts of a request together
     new_tokens: int = Field(default=1024, ge=1)  # that a completion may ask for
@@ -34,6 +63,6 @@ class ServiceSettings(Config):
     alternatives: int = Field(default=10, ge=0)  # that a translation may ask for
     keys: tuple[ApiKey, ...] = ()  # none: no key is needed
     rate: int | None = Field(default=None, ge=1)  # requests a minute of each key, or of each address where there are no keys
-    origins: tuple[str, ...] = ()  # web origins of other sites that may send requests (CORS)
-    hosts: tuple[str, ...] = ()  # host names that the service accepts; none: any
+    origins: tuple[Origin, ...] = ()  # web origins of other sites that may send requests (CORS); *: all
+    hosts: tuple[HostName, ...] = ()  # host names that the service accepts; none: any
     logs: Literal["none", "requests", "texts"] = "requests"  # only "texts" writes users' texts to the log

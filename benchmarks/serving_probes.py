@@ -1,0 +1,173 @@
+"""Raw HTTP and requests made up from the service's own description, against a served model of every kind.
+
+    python benchmarks/serving_probes.py RUN... [--examples 200] [--mutations 5000] [--seed 1] [--out FOLDER]
+
+RUN are folders that `qkv serve` takes: give a translator, an encoder, a fine-tuned one, a GPT, word vectors, and whatever else is
+served, so that every endpoint is reached. First come the raw requests of raw_probes.py, then random changes of them. Then
+schemathesis makes requests up for each endpoint and each model that can answer it, both valid ones and invalid ones. The script
+fails if an answer has a status of 500 or more or is not as described, if a connection ends otherwise than it must, or if valid
+requests never reach an endpoint.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from raw_probes import faults, mutated, probes, send_mutated, send_probe
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from serving_latency import service
+
+from qkv.vectors.word_vectors import TENSORS, WordVectors
+
+CHECKS = [
+    schemathesis.checks.not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
+    response_headers_conformance,
+]  # fmt: skip
+ABILITIES = {  # that a model needs, by the path
+    "/translate": "translate", "/fill": "fill", "/predict": "predict", "/look": "look", "/neighbours": "neighbours",
+    "/map": "map", "/v1/embeddings": "embed", "/v1/completions": "complete",
+}  # fmt: skip
+UNREACHED = ("/translate_file", "/download_file/{name}")  # where a request made up has no file of a known format or name
+SETTINGS = ("logs=none", "new_tokens=24")
+
+
+class Operation(NamedTuple):
+    """An endpoint, and the model that requests to it name."""
+
+    method: str
+    path: str
+    model: str | None
+
+
+def operations(client: httpx.Client) -> list[Operation]:
+    """Return every endpoint with every model that can answer it."""
+    models, paths = client.get("/models").json(), client.get("/openapi.json").json()["paths"]
+    found = []
+    for path, methods in paths.items():
+        able = [one["id"] for one in models if ABILITIES.get(path) in one["can"]] if path in ABILITIES else [None]
+        found += [Operation(method.upper(), path, name) for method in methods for name in able]
+    return found
+
+
+def description(client: httpx.Client, model: str | None, words: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the service's description, where requests name this model, and languages and words that there are."""
+    described = client.get("/openapi.json").json()
+    codes = client.get("/languages").json()
+    languages = {"source": [one["code"] for one in codes], "target": [code for one in codes for code in one["targets"]]}
+    for name, schema in described["components"]["schemas"].items():
+        fields = schema.get("properties", {})
+        if not name.endswith("Request"):
+            continue
+        if model is not None and "model" in fields:
+            fields["model"] = {"type": "string", "enum": [model]}
+            schema["required"] = [*{*schema.get("required", ()), "model"}]
+        for side in ("source", "target"):
+            if name == "TranslateRequest" and languages[side]:
+                fields[side] = {"type": "string", "enum": sorted({*languages[side]})}
+        if "word" in fields and words:
+            fields["word"] = {"type": "string", "enum": [*words, "never"]}
+    for parameter in described["paths"].get("/v1/models/{name}", {}).get("get", {}).get("parameters", []):
+        parameter["schema"] = {"type": "string", "enum": [one["id"] for one in client.get("/models").json()]}
+    return described
+
+
+def generate(
+    url: str, operation: Operation, mode: GenerationMode, examples: int, number: int = 0, words: Sequence[str] = ()
+) -> Counter[int]:
+    """Send requests that are made up for an operation, check each answer, and return how often each status came.
+
+    `number` is a seed, 0 for the same requests each time; `words` are some that have vectors.
+    """
+    with httpx.Client(base_url=url, timeout=60) as client:
+        schema = schemathesis.openapi.from_dict(description(client, operation.model, words))
+    statuses: Counter[int] = Counter()
+    quickly = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=number == 0,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+
+    @quickly
+    @given(case=schema[operation.path][operation.method].as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case) -> None:
+        answer = case.call(base_url=url)
+        statuses[answer.status_code] += 1
+        case.validate_response(answer, checks=CHECKS)
+
+    (check if number == 0 else seed(number)(check))()
+    return statuses
+
+
+def modes(operation: Operation) -> Iterator[GenerationMode]:
+    """Yield the kinds of requests that can be made up: an endpoint without a body has no invalid ones."""
+    yield GenerationMode.POSITIVE
+    if operation.method == "POST":
+        yield GenerationMode.NEGATIVE
+
+
+def main() -> None:
+    """Serve the runs, send everything, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--examples", type=int, default=200)
+    parser.add_argument("--mutations", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()))
+    given_options = parser.parse_args()
+    started, wrong = time.perf_counter(), []
+    words = [word for run in given_options.runs if (run / TENSORS).exists() for word in WordVectors.load(run).words[:20]]
+    rows = ["| endpoint | model | requests | statuses |", "|---|---|---:|---|"]
+    with service(given_options.runs, Path(__file__).parents[1], *SETTINGS) as port:
+        url, total = f"http://127.0.0.1:{port}", 0
+        for probe in probes():
+            total += 1
+            if fault := faults(probe, send_probe(probe, port)):
+                wrong.append(fault)
+        rows.append(f"| raw HTTP | | {total} | {len(wrong)} not as wanted |")
+        for data in itertools.islice(mutated(given_options.seed), given_options.mutations):
+            if any(status >= 500 for status in send_mutated(data, port)):
+                wrong.append(f"5xx for {data!r}")
+        rows.append(f"| raw HTTP with random changes | | {given_options.mutations:,} | |")
+        with httpx.Client(base_url=url) as client:
+            found = operations(client)
+        for operation in found:
+            for mode in modes(operation):
+                try:
+                    statuses = generate(url, operation, mode, given_options.examples, given_options.seed, words)
+                except (AssertionError, BaseExceptionGroup) as error:
+                    wrong.append(f"{operation}, {mode.value}: {error}")
+                    continue
+                if mode is GenerationMode.POSITIVE and not statuses[200] and operation.path not in UNREACHED:
+                    wrong.append(f"{operation}: no valid request was answered with 200")
+                shown = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+                name = f"{operation.method} {operation.path}, {'valid' if mode is GenerationMode.POSITIVE else 'invalid'}"
+                rows.append(f"| {name} | {operation.model or ''} | {sum(statuses.values()):,} | {shown} |")
+    table = "\n".join(rows) + f"\n\n{len(wrong)} faults, {time.perf_counter() - started:.0f} s\n"
+    given_options.out.mkdir(parents=True, exist_ok=True)
+    (given_options.out / "serving_probes.md").write_text(table)
+    (given_options.out / "serving_probes.json").write_text(json.dumps({"faults": wrong}, indent=2) + "\n")
+    print(table + "\n".join(wrong))
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Inputs that join a running search get the outputs that they get alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.search import begin_search, decode
+from qkv.models.gpt import CausalLM, Gpt, GptConfig
+from qkv.models.rnn import Rnn, RnnConfig
+from qkv.models.t5 import T5, T5Config
+from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.parts.decoding_weights import PreparedModel
+
+BOS, EOS, PAD, VOCABULARY = 1, 2, 0, 40
+SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2}
+DEEP = {**SHAPE, "encoder_layers": 2, "decoder_layers": 2}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam": 1},
+    "beam": {"beam": 3, "n_best": 2},
+    "samples": {"sampling": True, "temperature": 0.8},
+    "constrained": {"beam": 1, "min_length": 4, "no_repeat_ngram": 2, "repetition_penalty": 1.3},
+    "constrained beam": {"beam": 3, "min_length": 4, "no_repeat_ngram": 2},
+}
+
+
+def gpt(**settings: Any) -> nn.Module:
+    return CausalLM(Gpt(GptConfig(**SHAPE, layers=2, max_positions=64, **settings), VOCABULARY))
+
+
+MODELS = {
+    "gpt": gpt,
+    **{f"gpt, {scheme}": lambda scheme=scheme: gpt(positions=scheme) for scheme in ("rotary", "alibi", "relative", "none")},
+    "transformer": lambda: Transformer(TransformerConfig(**DEEP), VOCABULARY, VOCABULARY),
+    **{
+        f"transformer, {scheme}": lambda scheme=scheme: Transformer(
+            TransformerConfig(**DEEP, positions=scheme), VOCABULARY, VOCABULARY
+        )
+        for scheme in ("rotary", "alibi", "relative")
+    },
+    "t5": lambda: T5(T5Config(**DEEP), VOCABULARY, VOCABULARY),
+    "rnn": lambda: Rnn(RnnConfig(width=16, embedding_width=16), VOCABULARY, VOCABULARY),
+}
+
+
+def made(name: str) -> PreparedModel:
+    """A model with weights so large that its outputs differ."""
+    torch.manual_seed(5)
+    model = MODELS[name]()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.5)
+    return PreparedModel(model.eval())
+
+
+def inputs_of(model: PreparedModel, rng: np.random.Generator, numbers: list[int]) -> dict[str, Any]:
+    """Sources, or prompts, of 1 to 9 tokens."""
+    texts = [rng.integers(3, VOCABULARY, size=rng.integers(1, 10)).tolist() for _ in numbers]
+    prompts = isinstance(model.model, CausalLM)
+    kept = [text[:-1] if prompts else text for text in texts]
+    width = max(map(len, kept))
+    ids = torch.tensor([[*text, *[PAD] * (width - len(text))] for text in kept]).view(len(kept), width)
+    keep = torch.arange(width) < torch.tensor([len(text) for text in kept])[:, None]
+    more: dict[str, Any] = {"last_tokens": [text[-1] for text in texts]} if prompts else {}
+    return {"ids": ids, "keep": keep, "index": numbers, **more}
+
+
+@torch.inference_mode()
+def joined(model: PreparedModel, groups: list[dict[str, Any]], config: DecodingConfig) -> dict[Any, list[Hypothesis]]:
+    """Let the groups join one search, each after a few more steps than the one before."""
+    found: dict[Any, list[Hypothesis]] = {}
+    running = None
+    for number, group in enumerate(groups):
+        new = begin_search(model, **group, config=config, bos=BOS, eos=EOS, pad=PAD, owners=group["index"])
+        if running is None:
+            running = new
+        else:
+            assert running.joins(new)
+            running.join(new)
+        for _ in range(number + 1):
+            if len(running):
+                found.update(running.step())
+    assert running is not None
+    while len(running):
+        found.update(running.step())
+    return found
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("name", MODELS)
+def test_joining_changes_nothing(name: str, search: str) -> None:
+    model, rng = made(name), np.random.default_rng(1)
+    config = DecodingConfig(**SEARCHES[search], max_ratio=0, max_extra=14, length_penalty=0.6)
+    groups = [inputs_of(model, rng, numbers) for numbers in ([0, 1, 2], [3], [4, 5], [6, 7, 8, 9])]
+    found = joined(model, groups, config)
+    assert len(found) == 10
+    for group in groups:
+        alone = decode(model, **group, config=config, bos=BOS, eos=EOS, pad=PAD)
+        for number, expected in zip(group["index"], alone, strict=True):
+            assert [one.ids for one in found[number]] == [one.ids for one in expected], number
+            for one, other in zip(found[number], expected, strict=True):
+                assert one.finished == other.finished
+                assert one.logprob == pytest.approx(other.logprob, abs=2e-4)
