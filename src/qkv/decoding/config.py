@@ -38,9 +38,10 @@ class DecodingConfig(Config):
         return self.beam > 1 and not self.sampling
 
     @property
-    def penalises(self) -> bool:
-        """Whether tokens become less or more likely once they were there."""
-        return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
+    def penalties(self) -> list[str]:
+        """The options by which tokens become less or more likely once they were there."""
+        names = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
     @field_validator("n_best")
     @classmethod

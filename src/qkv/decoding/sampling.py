@@ -128,8 +128,10 @@ class TokenSearch:
         sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
         batch.constraints.apply(logprobs, batch.lengths, self.tokens)
         self.last = self._choose(logprobs)
-        wanted = [record and record.alternatives for record in batch.all_records] if batch.records is not None else []
-        details = token_logprobs(own, self.last, wanted)
+        details: Sequence[TokenLogprob | None] = ()
+        if batch.records is not None:
+            wanted = [None if record is None else record.alternatives for record in batch.records]
+            details = token_logprobs(own, self.last, wanted)
         tokens, logprob, whole = to_host(self.last, logprobs.gather(1, self.last[:, None])[:, 0], sound)
         ended = self._add(tokens, logprob, whole, details)
         if self.tokens is not None:
@@ -181,14 +183,15 @@ class TokenSearch:
         batch.lengths[added] += 1
         at_end = added & (tokens == batch.eos)
         self.active = added & ~at_end & (batch.lengths < batch.limit)
-        for row in np.flatnonzero(added & ~at_end):
+        for row in np.flatnonzero(added & ~at_end).tolist():
             token = int(tokens[row])
             self.outputs[row].append(token)
             if details and (record := batch.all_records[row]) is not None and (detail := details[row]) is not None:
                 record.tokens.append(detail)
             if batch.on_token is not None:
                 self.active[row] &= not batch.on_token(batch.owners[row], token)
-        return [(batch.owners[row], [self._hypothesis(row, bool(at_end[row]))]) for row in np.flatnonzero(before & ~self.active)]
+        ended = np.flatnonzero(before & ~self.active).tolist()
+        return [(batch.owners[row], [self._hypothesis(row, bool(at_end[row]))]) for row in ended]
 
     def _hypothesis(self, row: int, finished: bool) -> Hypothesis:
         logprob = self.logprob[row]
