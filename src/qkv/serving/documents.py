@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +43,12 @@ class DocumentOptions:
     soft: bool = False
 
 
-def read_html(text: str, languages: tuple[str, str]) -> TranslatableFile:
-    """Parse HTML in a request."""
-    return parse_text(FileText(Path("html"), text), languages[1])
+def read_html(content: bytes, languages: tuple[str, str]) -> TranslatableFile:
+    """Parse HTML in a request, which is UTF-8 whatever it declares."""
+    return parse_text(FileText(Path("html"), content.decode()), languages[1])
 
 
-def read_upload(content: bytes, file_format: str, languages: tuple[str, str]) -> TranslatableFile:
+def read_upload(file_format: str, content: bytes, languages: tuple[str, str]) -> TranslatableFile:
     """Parse an uploaded file in a format of `FORMATS`."""
     path = Path(f"file.{file_format}")
     if file_format == "docx":
@@ -67,43 +67,50 @@ def _check_unpacked(content: bytes) -> None:
         raise invalid(f"the document has more than {UNPACKED_BYTES >> 20} MiB unpacked; split it", "file", "body_too_large")
 
 
-async def translate_document(
+async def translate_documents(
     service: Service,
     request: Request,
     model: Translator,
-    content: bytes,
-    read: Callable[[tuple[str, str]], TranslatableFile],
+    contents: Sequence[bytes],
+    read: Callable[[bytes, tuple[str, str]], TranslatableFile],
     options: DocumentOptions,
-) -> TranslatedDocument:
-    """Translate the texts of a document with one model; one that has none is returned as it is."""
-    file: PlannedFile | None = None
+) -> list[TranslatedDocument]:
+    """Translate the texts of documents with one model, all together; a document that has none is returned as it is."""
+    files: list[PlannedFile | None] = []
     texts: dict[TextKey, str] = {}
 
     def prepare() -> PreparedRequest:
-        nonlocal file, texts
-        try:
-            parsed = read(languages_of(model))
-        except NothingToTranslate:
-            return PreparedRequest(("translate",), [], lambda results: [])
-        file = PlannedFile(Path("document"), None, parsed, [not segment.translated for segment in parsed.segments])
-        texts = file_texts(file, PATTERNS)
+        for content in contents:
+            try:
+                parsed = read(content, languages_of(model))
+            except NothingToTranslate:
+                files.append(None)
+                continue
+            todo = [not segment.translated for segment in parsed.segments]
+            file = PlannedFile(Path("document"), None, parsed, todo)
+            files.append(file)
+            texts.update(file_texts(file, PATTERNS))
         service.check_texts(list(texts.values()), "file", any_number=True)
         return model.handler.translate(list(texts.values()), options.alternatives, options.glossary, options.soft, whole=True)
 
     outputs: list[list[TranslatedText]] = await service.answer(request, model, prepare)
-    found = file  # set by another thread
-    if found is None:
+    found = dict(zip(texts, outputs, strict=True))
+    return await service.prepare(
+        lambda: [_write(file, content, found, options) for file, content in zip(files, contents, strict=True)]
+    )
+
+
+def _write(
+    file: PlannedFile | None, content: bytes, found: dict[TextKey, list[TranslatedText]], options: DocumentOptions
+) -> TranslatedDocument:
+    """Return a document with the best translations of its texts, and with the next best ones."""
+    if file is None:
         return TranslatedDocument([content] * (options.alternatives + 1), 0, 0, [])
-
-    def write() -> list[FileReport]:
-        ranks = range(max([options.alternatives + 1, *map(len, outputs)]))
-        reports = [FileReport() for _ in ranks]
-        for rank, report in zip(ranks, reports, strict=True):
-            chosen = [each[min(rank, len(each) - 1)].text for each in outputs]
-            write_file(found, dict(zip(texts, chosen, strict=True)), PATTERNS, report)
-            if report.failed:
-                raise invalid("a translation has a character that the file's encoding lacks; send UTF-8", "file", "unsuitable")
-        return reports
-
-    reports = await service.prepare(write)
-    return TranslatedDocument([one.content for one in reports], reports[0].translated, reports[0].left, outputs)
+    outputs = {key: found[key] for key in file_texts(file, PATTERNS)}
+    reports = []
+    for rank in range(max([options.alternatives + 1, *map(len, outputs.values())])):
+        reports.append(FileReport())
+        write_file(file, {key: each[min(rank, len(each) - 1)].text for key, each in outputs.items()}, PATTERNS, reports[-1])
+        if reports[-1].failed:
+            raise invalid("a translation has a character that the file's encoding lacks; send UTF-8", "file", "unsuitable")
+    return TranslatedDocument([one.content for one in reports], reports[0].translated, reports[0].left, list(outputs.values()))

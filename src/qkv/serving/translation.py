@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from qkv.base.errors import DataError
 from qkv.inference.segmenter import TranslatedPart, TranslatedText
 from qkv.serving.batching import OutputPlace, PreparedRequest
-from qkv.serving.documents import DocumentOptions, TranslatedDocument, read_html, read_upload, translate_document
+from qkv.serving.documents import DocumentOptions, TranslatedDocument, read_html, read_upload, translate_documents
 from qkv.serving.errors import invalid
 from qkv.serving.request_models import TranslateFileRequest, TranslateRequest
 from qkv.serving.routes import AUTO, TranslationRoute, choose_route, find_routes, rank_languages
@@ -65,8 +65,8 @@ async def translate_upload(service: Service, request: Request, body: TranslateFi
     route = await service.prepare(lambda: choose_route(service.models, body.model, body.source, body.target, sample))
     document, options = TranslatedDocument([content], 0, 0, []), DocumentOptions(glossary=_read_glossary(body.glossary, route))
     for model in route.models:
-        read = partial(read_upload, content, file_format)
-        document = await translate_document(service, request, model, content, read, options)
+        read = partial(read_upload, file_format)
+        (document,) = await translate_documents(service, request, model, [content], read, options)
         content = document.contents[0]
     target = route.models[-1].handler.languages
     stem = f"{name.stem}_{target[1]}" if target else name.stem
@@ -119,18 +119,19 @@ async def _translate_html(
     service: Service, request: Request, body: TranslateRequest, route: TranslationRoute, glossary: Glossary | None
 ) -> dict[str, Any]:
     """Translate each text as a page, or a part of one: tags stay around the right words."""
-    found = []
-    for text in [body.q] if isinstance(body.q, str) else body.q:
-        pages = [text]
-        for model in route.models:
-            last = model is route.models[-1]
-            options = DocumentOptions(body.alternatives, glossary, body.soft) if last else DocumentOptions()
-            read = partial(read_html, pages[0])
-            document = await translate_document(service, request, model, pages[0].encode(), read, options)
-            pages = [content.decode() for content in document.contents]
+    pages = [text.encode() for text in ([body.q] if isinstance(body.q, str) else body.q)]
+    for model in route.models[:-1]:
+        documents = await translate_documents(service, request, model, pages, read_html, DocumentOptions())
+        pages = [document.contents[0] for document in documents]
+    options = DocumentOptions(body.alternatives, glossary, body.soft)
+    found: Outputs = []
+    for document in await translate_documents(service, request, route.models[-1], pages, read_html, options):
         missing = tuple(term for best, *_ in document.outputs for term in best.missing_terms)
-        scores = [sum(each[min(rank, len(each) - 1)].score for each in document.outputs) for rank in range(len(pages))]
-        found.append([TranslatedText(*one, missing_terms=missing) for one in zip(pages, scores, strict=True)])
+        ranked = enumerate(document.contents)
+        scores = [
+            sum(each[min(rank, len(each) - 1)].score for each in document.outputs) for rank in range(len(document.contents))
+        ]
+        found.append([TranslatedText(page.decode(), scores[rank], missing_terms=missing) for rank, page in ranked])
     return await service.prepare(lambda: _response(service, body, route, found, glossary))
 
 
