@@ -43,6 +43,7 @@ ABILITIES = {  # that a model needs, by the path
     "/translate": "translate", "/fill": "fill", "/predict": "predict", "/look": "look", "/neighbours": "neighbours",
     "/map": "map", "/v1/embeddings": "embed", "/v1/completions": "complete",
 }  # fmt: skip
+UNREACHED = ("/translate_file", "/download_file/{name}")  # where a request made up has no file of a known format or name
 SETTINGS = ("logs=none", "new_tokens=24")
 
 
@@ -155,7 +156,7 @@ def main() -> None:
                 except (AssertionError, BaseExceptionGroup) as error:
                     wrong.append(f"{operation}, {mode.value}: {error}")
                     continue
-                if mode is GenerationMode.POSITIVE and not statuses[200]:
+                if mode is GenerationMode.POSITIVE and not statuses[200] and operation.path not in UNREACHED:
                     wrong.append(f"{operation}: no valid request was answered with 200")
                 shown = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
                 name = f"{operation.method} {operation.path}, {'valid' if mode is GenerationMode.POSITIVE else 'invalid'}"

@@ -1,10 +1,12 @@
 """qkv train: what it says of recipes and corpora that it cannot use, and that it leaves everything as it was."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from qkv.folder.language_profiles import PROFILES, read_language_profiles
 from workbench import Commands, write_corpus, write_recipe
 
 
@@ -142,9 +144,20 @@ def test_what_a_run_holds_in_the_end(commands: Commands, run: Path) -> None:
     names = {path.name for path in run.iterdir()} - {".lock"}
     assert names == {
         "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "tensorboard",
-        "report.html", "result.json",
+        "report.html", "result.json", "languages.safetensors",
     }  # fmt: skip
     assert json.loads((run / "result.json").read_text())["scores"][0]["name"] == "chrf"
+
+
+def test_profiles_of_languages_are_made_for_a_run_without(commands: Commands, run: Path, corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "old")
+    (tmp_path / "old" / PROFILES).unlink()
+    assert commands.run("languages", tmp_path / "old", corpus / "train.tsv").code == 0
+    assert None not in read_language_profiles(tmp_path / "old")
+    assert "no such file" in commands.run("languages", tmp_path / "old", "missing.tsv").complaint()
+    (tmp_path / "signs.tsv").write_text("1\t2\n3\t4\n")
+    assert "have no letters" in commands.run("languages", tmp_path / "old", tmp_path / "signs.tsv").complaint()
+    assert None not in read_language_profiles(tmp_path / "old")
 
 
 def test_the_recipe_in_a_run_makes_the_same_run_again(commands: Commands, run: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.search import begin_search, decode
 from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.models.rnn import Rnn, RnnConfig
@@ -106,3 +107,44 @@ def test_joining_changes_nothing(name: str, search: str) -> None:
             for one, other in zip(found[number], expected, strict=True):
                 assert one.finished == other.finished
                 assert one.logprob == pytest.approx(other.logprob, abs=2e-4)
+
+
+@torch.inference_mode()
+def test_outputs_keep_their_own_penalties_and_log_probabilities() -> None:
+    model, rng, shared = made("gpt"), np.random.default_rng(2), {"bos": BOS, "eos": EOS, "pad": PAD}
+    options: list[dict[str, Any]] = [
+        {"beam": 1},
+        {"beam": 1, "frequency_penalty": 1.5},
+        {"beam": 1, "sampling": True, "presence_penalty": 2.0},
+        {"beam": 1, "presence_penalty": -1.0},
+    ]
+    configs = [DecodingConfig(**each, max_ratio=0, max_extra=12) for each in options]
+    groups = [inputs_of(model, rng, numbers) for numbers in ([0, 1], [2], [3, 4, 5], [6])]
+    records: dict[int, LogprobRecord | None] = {number: LogprobRecord(2) if number % 2 else None for number in range(7)}
+    found: dict[Any, list[Hypothesis]] = {}
+    running: Any = None
+    for group, config in zip(groups, configs, strict=True):
+        wanted = [records[number] for number in group["index"]]
+        new = begin_search(
+            model, **group, config=config, **shared, owners=group["index"], records=wanted if any(wanted) else None
+        )
+        if running is None:
+            running = new
+        else:
+            assert running.joins(new)
+            running.join(new)
+        found.update(running.step())
+        found.update(running.step())
+    while len(running):
+        found.update(running.step())
+    for group, config in zip(groups, configs, strict=True):
+        own = [LogprobRecord(2) for _ in group["index"]]
+        for number, (expected,), told in zip(
+            group["index"], decode(model, **group, config=config, **shared, records=own), own, strict=True
+        ):
+            assert found[number][0].ids == expected.ids
+            if (record := records[number]) is not None:
+                assert [one.token for one in record.tokens] == [one.token for one in told.tokens] == expected.ids
+                np.testing.assert_allclose(
+                    [one.logprob for one in record.tokens], [one.logprob for one in told.tokens], atol=2e-4
+                )

@@ -10,6 +10,8 @@ from decoding_toys import BOS, EOS, PAD, SPECIAL, HashModel, TableModel, row, so
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.logprobs import LogprobRecord, token_logprobs
+from qkv.decoding.penalties import count_tokens, counts_of, penalise
 from qkv.decoding.sampling import draw
 from qkv.decoding.search import decode
 
@@ -151,3 +153,39 @@ def test_a_penalty_divides_what_is_above_zero_and_multiplies_what_is_below() -> 
     repeats.add(torch.tensor([1, 0]))
     repeats.select(torch.tensor([1, 0]))
     assert repeats.apply(logits).tolist() == [[1.5, 1.0, -1.0], [1.5, 0.5, -2.0]]
+
+
+def test_each_row_has_penalties_of_its_own() -> None:
+    counts = counts_of([[1], [1], [1]], 4, torch.device("cpu"))
+    count_tokens(counts, torch.tensor([1, 2, 1]))
+    assert counts.tolist() == counts_of([[1, 1], [1, 2], [1, 1]], 4, torch.device("cpu")).tolist()
+    found = penalise(torch.zeros(3, 4), counts, torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.25, -2.0]))
+    assert found.tolist() == [[0, -1.0, 0, 0], [0, -0.75, -0.75, 0], [0, 2.0, 0, 0]]
+
+
+def test_penalties_change_the_choice_and_leave_other_rows_alone() -> None:
+    ids, keep = sources([2, 2])
+    way = {"beam": 1, "max_ratio": 0, "max_extra": 4}
+    # log 0.5 - log 0.4 = 0.22: one time costs more than the difference, and the counts then alternate.
+    for penalty in ({"frequency_penalty": 0.3}, {"presence_penalty": 0.3, "min_length": 2}):
+        found = decode(TableModel(CHAIN, 6), ids, keep, DecodingConfig(**way, **penalty), **SPECIAL, last_tokens=[4, 5])
+        assert found[0][0].ids[:2] == [4, 5] and found[1][0].ids[:2] == [5, 4]
+    with pytest.raises(ValueError, match="presence_penalty acts in greedy search and in sampling"):
+        DecodingConfig(presence_penalty=1.0)
+
+
+def test_log_probabilities_are_the_model_s_own_whatever_is_taken() -> None:
+    ids, keep = sources([2, 2, 2])
+    config = DecodingConfig(sampling=True, top_k=1, temperature=0.5, frequency_penalty=0.5, max_ratio=0, max_extra=3)
+    records = [LogprobRecord(2), None, LogprobRecord(0)]
+    found = decode(
+        TableModel(CHAIN, 6), ids, keep, config, **SPECIAL, records=records, last_tokens=[4, 4, 5], max_lengths=[3, 3, 1]
+    )
+    first = records[0]
+    assert first is not None and [one.token for one in first.tokens] == found[0][0].ids == [4, 5, 5]
+    assert [math.exp(one.logprob) for one in first.tokens] == pytest.approx([0.5, 0.4, 0.5], abs=1e-4)
+    assert [token for token, _ in first.tokens[1].top] == [4, 5] and math.exp(first.tokens[1].top[0][1]) == pytest.approx(
+        0.5, abs=1e-4
+    )
+    assert records[2] is not None and len(records[2].tokens) == 1 and records[2].tokens[0].top == ()
+    assert token_logprobs(torch.zeros(2, 3), torch.tensor([0, 1]), [None, None]) == [None, None]

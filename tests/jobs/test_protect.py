@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import qkv
 from qkv.base.errors import ConfigError
-from qkv.data.corpora import Tokenizers, check_corpus, count_sources
+from qkv.data.corpora import Tokenizers, check_corpus, count_sources, sample_pairs
 from qkv.data.tokenised_pairs import PairFormat, tokenise_corpus
 from qkv.data.workers import Work
 from qkv.jobs.prepared_pairs import prepare
@@ -65,13 +65,13 @@ def test_token_files_with_and_without_sentinels_are_different(values: dict[str, 
     texts = [pairs.source[36].tolist() for pairs in both]
     assert [tokenizer.sentinels[0] in ids for ids in texts] == [False, True]
     assert tokenizer.decode(texts[0]) == "sun {x} rain"
-    assert count_sources([corpus]) == (pytest.approx(1 / 40), 0)
+    assert count_sources(sample_pairs([corpus])) == (pytest.approx(1 / 40), 0)
 
 
 def test_sources_without_letters_are_counted(tmp_path: Path) -> None:
     (tmp_path / "numbers.tsv").write_text("4 2\tfour two\n%d %%\tper %d\none 7\tI VII\n%s one\t%s I\n")
     corpus = check_corpus(ParallelCorpusConfig(pairs=str(tmp_path / "numbers.tsv")), CheckConfig(), None, set(), Work())
-    assert count_sources([corpus]).without_letters == pytest.approx(2 / 4)
+    assert count_sources(sample_pairs([corpus])).without_letters == pytest.approx(2 / 4)
 
 
 def test_a_given_tokenizer_and_that_of_a_start_get_sentinels(

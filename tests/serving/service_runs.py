@@ -18,6 +18,7 @@ from qkv.base.config import dump_yaml
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
 from qkv.jobs.translation import new_translator
+from qkv.models import FAMILIES
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.recipes import RECIPE, parse_recipe
@@ -35,6 +36,7 @@ TRANSLATOR: dict[str, Any] = {
     "training": {"steps": 1},
     "decoding": {"beam": 2, "max_extra": 8},
 }
+ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
 WORDS = ["sun", "rain", "tree", "bird", "red", "old", "sings", "falls"]
 
 
@@ -65,6 +67,37 @@ def write_gpt(folder: Path, max_positions: int = 60) -> Path:
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, objective="causal")
 
 
+def write_t5(folder: Path) -> Path:
+    """A pretrained T5 that has learned nothing."""
+    recipe = parse_recipe(
+        {
+            "data": {"text": "text.txt", "length": 16},
+            "tokenizer": {"kind": "words", "vocab": 60, "sentinels": 4},
+            "model": {
+                "kind": "t5",
+                "width": 16,
+                "feedforward": 24,
+                "heads": 2,
+                "head_width": 8,
+                "encoder_layers": 1,
+                "decoder_layers": 1,
+            },
+            "objective": {"kind": "spans"},
+            "training": {"steps": 1},
+        },
+        "recipe",
+    )
+    tokenizer = train_tokenizer(recipe.tokenizer, [" ".join(WORDS)] * 10)
+    folder.mkdir(parents=True)
+    folder.joinpath(RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
+    save_tokenizers(folder, Tokenizers(tokenizer, tokenizer))
+    save_config(folder, recipe, Tokenizers(tokenizer, tokenizer), [])
+    build = FAMILIES["t5"].pretraining_model
+    assert build is not None
+    save_weights(folder / WEIGHTS, named_weights(randomised(build(recipe.model, len(tokenizer), recipe.objective))))
+    return folder
+
+
 def write_vectors(folder: Path) -> Path:
     WordVectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)).save(folder)
     return folder
@@ -78,9 +111,10 @@ def write_all(folder: Path) -> list[str]:
     write_run(folder / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging")
     write_run(folder / "answers", heads=("span",), objective="answering")
     write_gpt(folder / "gpt")
+    write_t5(folder / "t5")
     write_vectors(folder / "words")
     assert own_tokenizer().has_mask
-    return [str(folder / name) for name in ("en-la", "bert", "classes", "tags", "answers", "gpt", "words")]
+    return [str(folder / name) for name in ("en-la", "bert", "classes", "tags", "answers", "gpt", "t5", "words")]
 
 
 class Running:

@@ -18,7 +18,7 @@ from qkv.inference.adapters import load_adapters
 from qkv.inference.load import load_translator
 from qkv.parts.adapters import with_adapters
 from qkv.recipes import RECIPE, parse_recipe
-from qkv.serving.handlers import _parameters
+from qkv.serving.handlers import count_parameters
 from qkv.serving.registry import TRANSLATE, ModelRegistry, load_models
 from qkv.training.checkpoints import named_weights, save_weights
 
@@ -95,7 +95,7 @@ def test_an_engine_is_for_translators_alone(folders: list[str], caplog: pytest.L
     served = [folder for folder in folders if Path(folder).name in ("en-la", "gpt", "words")]
     models = load_models(served, "cpu", "ctranslate2")
     assert {model.name: model.handler.parameters is None for model in models.all} == {"en-la": True, "gpt": False, "words": False}
-    assert _parameters(object()) is None  # onnxruntime's model has no parameters either, and takes long to export
+    assert count_parameters(object()) is None  # onnxruntime's model has no parameters either, and takes long to export
     assert [line for line in caplog.messages if "gpt, words" in line]
     with pytest.raises(QkvError, match="there is none among gpt, words"):
         load_models(served[1:], "cpu", "ctranslate2")

@@ -1,5 +1,6 @@
 """Endpoints: they answer as the models do; each mistake gets its own status and code."""
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from service_runs import Running, code_of, texts_of, write_translator
 
 from encoder_runs import write_run
 from qkv.lens.view import look
+from qkv.serving.examples import find_examples
 from qkv.serving.registry import COMPLETE, EMBED, LOOK, NEIGHBOURS, TRANSLATE, ModelRegistry, load_models
 from qkv.text.treebank import TextWithHeads
 
@@ -194,7 +196,8 @@ def test_models_are_told(running: Running) -> None:
 
 MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/translate", {"q": "sun", "source": "en", "target": "xx"}, 400, "languages"),
-    ("/translate", {"q": "sun", "format": "html"}, 400, "invalid_request"),
+    ("/translate", {"q": "sun", "format": "pdf"}, 400, "invalid_request"),
+    ("/translate", {"q": "sun", "format": "html", "stream": True}, 400, "unsupported"),
     ("/translate", {"q": "sun", "alternatives": 11}, 400, "too_many_alternatives"),
     ("/translate", {"q": "sun", "glossary": {"sun": " "}}, 400, "invalid_glossary"),
     ("/translate", {"q": "sun", "glossary": {"sun": "sol"}, "soft": True}, 400, "unsupported"),
@@ -226,11 +229,16 @@ MISTAKES: list[tuple[str, dict[str, Any], int, str]] = [
     ("/v1/embeddings", {"model": "bert", "input": []}, 400, "invalid_request"),
     ("/v1/completions", {"model": "gpt", "prompt": []}, 400, "invalid_request"),
     ("/v1/embeddings", {"model": "bert", "input": "fox " * 100}, 400, "text_too_long"),
-    ("/v1/embeddings", {"model": "bert", "input": "fox", "dimensions": 3}, 400, "invalid_value"),
+    ("/v1/embeddings", {"model": "bert", "input": "fox", "dimensions": 3000}, 400, "invalid_value"),
     ("/v1/completions", {"model": "gpt", "prompt": " "}, 400, "unsuitable"),
     ("/v1/completions", {"model": "gpt", "prompt": "fox " * 100}, 400, "unsuitable"),
     ("/v1/completions", {"model": "gpt", "prompt": "a", "max_tokens": 2000}, 400, "too_many_tokens"),
-    ("/v1/completions", {"model": "gpt", "prompt": "a", "logprobs": 3}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "logprobs": 21}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "logprobs": 1, "echo": True, "stream": True}, 400, "unsupported"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "suffix": "b"}, 400, "unsupported"),
+    ("/v1/completions", {"model": "gpt", "prompt": [999_999]}, 400, "unsuitable"),
+    ("/v1/completions", {"model": "gpt", "prompt": [1, "a"]}, 400, "invalid_request"),
+    ("/v1/completions", {"model": "gpt", "prompt": "a", "presence_penalty": 3}, 400, "invalid_request"),
     ("/v1/completions", {"model": "gpt", "prompt": "a", "stop": ""}, 400, "invalid_request"),
     ("/v1/completions", {"model": "gpt", "prompt": ["a"] * 200, "n": 2}, 400, "too_many_texts"),
     ("/v1/completions", {"model": "gpt", "prompt": " ", "stream": True}, 400, "unsuitable"),
@@ -287,6 +295,20 @@ def test_the_api_is_told_in_words(running: Running) -> None:
     assert "<code>alternatives</code></th><td>whole number from 0 to 10</td><td>default 0</td>" in told
     assert "<code>q</code></th><td>text or list of text</td><td>required</td>" in told
     assert "list of {word, probability}" in told and "<code>text/event-stream</code>" in told and "Retry-After" in told
+
+
+def test_the_examples_of_the_api_work(running: Running, models: ModelRegistry) -> None:
+    examples = find_examples(models)
+    page = running.client.get("/docs").text
+    for path, example in examples.items():
+        assert example.fields is not None
+        if path in ("/translate_file", "/download_file/{name}"):
+            continue
+        asked = running.client.get(path.format(**example.fields)) if "{" in path else running.post(path, **example.fields)
+        assert asked.status_code == 200, (path, asked.text)
+        assert "{" in path or f"{html.escape(example.body)}</textarea>" in page
+    without = find_examples(ModelRegistry([models.named("words")]))
+    assert without["/translate"].fields is None and without["/map"].fields is not None
 
 
 def test_the_pages_need_nothing_from_elsewhere(running: Running) -> None:

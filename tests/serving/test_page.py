@@ -13,7 +13,7 @@ from encoder_runs import write_run
 from qkv.serving.authentication import digest
 from qkv.serving.registry import ModelRegistry, load_models
 from qkv.serving.settings import ApiKey
-from qkv.serving.streaming import CompletionStream
+from qkv.serving.streaming import RequestStream
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
@@ -162,13 +162,13 @@ def test_a_text_is_continued(open_page: Open) -> None:
 
 
 def test_writing_can_be_stopped(open_page: Open, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = CompletionStream.callback
+    plain = RequestStream.callback
 
-    def slowly(self: CompletionStream, index: int) -> Callable[[str], None]:
-        tell = plain(self, index)
+    def slowly(self: RequestStream, index: int, *record: Any) -> Callable[[str], None]:
+        tell = plain(self, index, *record)
         return lambda piece: (time.sleep(0.1), tell(piece))[1]
 
-    monkeypatch.setattr(CompletionStream, "callback", slowly)
+    monkeypatch.setattr(RequestStream, "callback", slowly)
     page = open_page("write")
     ask(page, "write", "The quick", tokens="500", temperature="0")
     playwright.expect(page.locator("#write .made")).not_to_be_empty()
@@ -246,11 +246,37 @@ def use_all(page: Any, more: str = "") -> None:
         page.wait_for_selector(f"#{panel}:not(.busy) .result:not([hidden])")
 
 
-def test_the_api_on_a_phone(open_page: Open, running: Running) -> None:
-    page = open_page(viewport=PHONE)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_api_on_a_phone(open_page: Open, running: Running, theme: str) -> None:
+    page = open_page(viewport=PHONE, theme=theme)
     page.goto(f"{running.url}/docs")
     assert page.locator("section").count() > 10
+    page.locator("summary").first.click()
+    assert page.evaluate(NAMELESS) == [] and page.evaluate(FAINT) == []
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
+def test_requests_are_tried_on_the_page_of_the_api(open_page: Open, running: Running, tmp_path: Path) -> None:
+    page = open_page()
+    page.goto(f"{running.url}/docs")
+    said = running.said("/translate", q="How are you?", source="en", target="la", alternatives=2)
+    page.locator("#post-translate button[type=submit]").click()
+    page.locator("#post-translate .status", has_text="200").wait_for()
+    assert json.loads(page.locator("#post-translate pre").inner_text()) == said
+    page.locator("#post-translate textarea").fill('{"q": "sun", "target": "xx"}')
+    page.locator("#post-translate button[type=submit]").click()
+    page.locator("#post-translate .status.failed", has_text="400").wait_for()
+    page.locator("#post-translate textarea").fill("no JSON")
+    page.locator("#post-translate button[type=submit]").click()
+    page.locator("#post-translate .message.error", has_text="not JSON").wait_for()
+    page.locator("#post-v1-completions button[type=submit]").click()
+    page.locator("#post-v1-completions pre", has_text="[DONE]").wait_for()
+    (tmp_path / "a.txt").write_text("red bird")
+    page.locator("#post-translate_file input[type=file]").set_input_files(tmp_path / "a.txt")
+    page.locator("#post-translate_file button[type=submit]").click()
+    with page.expect_download() as fetched:
+        page.locator("#post-translate_file .answer a").click()
+    assert fetched.value.suggested_filename == "a_la.txt"
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Open) -> None:

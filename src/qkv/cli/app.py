@@ -12,6 +12,7 @@ from qkv.cli.fill import fill_command
 from qkv.cli.generate import generate_command
 from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
+from qkv.cli.languages import languages_command
 from qkv.cli.look import look_command
 from qkv.cli.merge import merge_command
 from qkv.cli.predict import predict_command
@@ -51,6 +52,7 @@ app.command("score", rich_help_panel=USE)(score_command)
 app.command("evaluate", rich_help_panel=USE)(evaluate_command)
 app.command("look", rich_help_panel=USE)(look_command)
 app.command("serve", rich_help_panel=USE)(serve_command)
+app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)
 app.command("export", rich_help_panel=EXCHANGE)(export_command)
 app.command("info", rich_help_panel=MEASURE)(info_command)

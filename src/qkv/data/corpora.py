@@ -5,7 +5,7 @@ are dropped.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from qkv.text.sentences import split_sentences
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import TextWithHeads
 
-SOURCE_SAMPLE = 20_000  # sources of a corpus that SourceStatistics are counted on
+SAMPLED_PAIRS = 20_000  # of a corpus, whose sources are counted and whose languages are learned
 SAMPLED_PIECES = 4  # pieces of a large corpus that these are taken from
 BLOCK = 1 << 16  # dropped rows that are Python numbers at once
 IN_PIECES = {"duplicates", "overlap"}  # rules that do not concern a piece by itself
@@ -236,14 +236,19 @@ def _known_cuts(source: WholeFile, target: WholeFile) -> list[Cut]:
     return found
 
 
-def count_sources(corpora: Sequence[CheckedCorpus]) -> SourceStatistics:
-    """Return the statistics of sources, in a sample of each corpus; of a large one, in some of its pieces."""
-    read = several = without = 0
+def sample_pairs(corpora: Sequence[CheckedCorpus]) -> Iterator[tuple[str, str]]:
+    """Yield a sample of the pairs of each corpus; of a large one, of some of its pieces."""
     for corpus in corpora:
         pieces = corpus.pieces[:: -(-len(corpus.pieces) // SAMPLED_PIECES)]
-        step = 1 + sum(piece.rows for piece in pieces) // SOURCE_SAMPLE
-        for source, _ in islice((pair for piece in pieces for pair in corpus.read(piece)), 0, None, step):
-            read += 1
-            several += len(split_sentences(source)) > 1
-            without += not has_letters(outside_spans(source, find_spans(source, compile_patterns())))
+        step = 1 + sum(piece.rows for piece in pieces) // SAMPLED_PAIRS
+        yield from islice((pair for piece in pieces for pair in corpus.read(piece)), 0, None, step)
+
+
+def count_sources(pairs: Iterable[tuple[str, str]]) -> SourceStatistics:
+    """Return the statistics of the sources of some pairs."""
+    read = several = without = 0
+    for source, _ in pairs:
+        read += 1
+        several += len(split_sentences(source)) > 1
+        without += not has_letters(outside_spans(source, find_spans(source, compile_patterns())))
     return SourceStatistics(several / max(1, read), without / max(1, read))

@@ -15,6 +15,7 @@ from torch import Tensor
 from qkv.base.errors import TrainingError
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
 
 OnToken = Callable[[Any, int], bool]  # called with a row's owner and its next token; True ends the output there
@@ -38,6 +39,7 @@ class DecodingBatch:
     seed: int
     last_tokens: list[int] | None = None  # the last token of each prompt; None if outputs begin with bos
     on_token: OnToken | None = None  # called with each token but the end, where tokens are never taken back
+    records: Sequence[LogprobRecord | None] | None = None  # of the outputs whose log-probabilities are wanted
 
     def __post_init__(self) -> None:
         self.lengths = np.zeros(len(self.limit), dtype=np.int64)  # (N,) tokens of each output so far
@@ -57,6 +59,11 @@ class DecodingBatch:
         first = [self.bos] * len(self) if self.last_tokens is None else self.last_tokens
         return torch.tensor(first, dtype=torch.long, device=self.ids.device)
 
+    @property
+    def all_records(self) -> Sequence[LogprobRecord | None]:
+        """The record of each output, None where none is wanted."""
+        return [None] * len(self) if self.records is None else self.records
+
     def pick(self, rows: np.ndarray) -> "DecodingBatch":
         """Return some of the inputs; they may repeat."""
         chosen = torch.from_numpy(rows).to(self.ids.device)
@@ -69,6 +76,7 @@ class DecodingBatch:
             numbers=[self.numbers[row] for row in rows],
             owners=[self.owners[row] for row in rows],
             last_tokens=None if self.last_tokens is None else [self.last_tokens[row] for row in rows],
+            records=None if self.records is None else [self.records[row] for row in rows],
         )
         picked.lengths = self.lengths[rows]
         return picked
@@ -84,6 +92,7 @@ class DecodingBatch:
             numbers=[*self.numbers, *other.numbers],
             owners=[*self.owners, *other.owners],
             last_tokens=None if self.last_tokens is None else [*self.last_tokens, *(other.last_tokens or ())],
+            records=None if self.records is None and other.records is None else [*self.all_records, *other.all_records],
         )
         joined.lengths = np.concatenate([self.lengths, other.lengths])
         return joined

@@ -23,6 +23,8 @@ class DecodingConfig(Config):
     repetition_penalty: float = Field(
         default=1.0, gt=0, le=100
     )  # makes tokens less likely that were there already; 1 does nothing
+    frequency_penalty: float = Field(default=0.0, ge=-2, le=2)  # lowers a token's logit by this for each time it was generated
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)  # lowers the logits of tokens that were generated, once
     temperature: float = Field(default=1.0, gt=0, le=1000)  # sampling: below 1 sharpens, above 1 flattens
     top_k: int = Field(default=0, ge=0)  # sampling: draw from the k most probable tokens; 0: from all
     top_p: float = Field(default=1.0, gt=0, le=1)  # sampling: draw from the fewest tokens that hold this share of probability
@@ -34,6 +36,12 @@ class DecodingConfig(Config):
     def searches(self) -> bool:
         """Whether decoding takes tokens back, as only beam search does."""
         return self.beam > 1 and not self.sampling
+
+    @property
+    def penalties(self) -> list[str]:
+        """The options by which tokens become less or more likely once they were there."""
+        names = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
     @field_validator("n_best")
     @classmethod
@@ -50,13 +58,12 @@ class DecodingConfig(Config):
             raise ValueError("coverage_penalty acts in beam search only; set beam above 1, or leave it out")
         return value
 
-    @field_validator("repetition_penalty")
+    @field_validator("repetition_penalty", "frequency_penalty", "presence_penalty")
     @classmethod
     def _not_in_beam_search(cls, value: float, info: ValidationInfo) -> float:
-        if value != 1 and not info.data.get("sampling") and info.data.get("beam") != 1:
-            raise ValueError(
-                "repetition_penalty acts in greedy search and in sampling; set beam: 1 or sampling: true, or leave it out"
-            )
+        name = str(info.field_name)
+        if value != cls.model_fields[name].default and not info.data.get("sampling") and info.data.get("beam") != 1:
+            raise ValueError(f"{name} acts in greedy search and in sampling; set beam: 1 or sampling: true, or leave it out")
         return value
 
     @field_validator("min_length")

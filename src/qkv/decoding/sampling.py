@@ -4,7 +4,7 @@ Random numbers come from (seed, number of the input), so a sample does not depen
 N outputs, V vocabulary.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from qkv.decoding.batch import DecodingBatch, check, joined_rows, to_host, worth
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import DEAD, NONE, Hypothesis
+from qkv.decoding.logprobs import TokenLogprob, token_logprobs
+from qkv.decoding.penalties import count_tokens, counts_of, penalise
 from qkv.decoding.protocol import Decodable, Joinable
 from qkv.decoding.topk import argmax
 
@@ -27,11 +29,19 @@ class SamplingOptions(NamedTuple):
     temperature: float
     top_k: int
     top_p: float
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+    @property
+    def penalises(self) -> bool:
+        """Whether tokens that were generated become less or more likely."""
+        return self.frequency_penalty != 0 or self.presence_penalty != 0
 
 
 def sampling_options(config: DecodingConfig) -> SamplingOptions:
     """Return the part of a config in which outputs of one batch may differ."""
-    return SamplingOptions(config.sampling, config.temperature, config.top_k, config.top_p)
+    penalties = config.frequency_penalty, config.presence_penalty
+    return SamplingOptions(config.sampling, config.temperature, config.top_k, config.top_p, *penalties)
 
 
 def draw(logprobs: Tensor, uniform: Tensor, options: SamplingOptions | DecodingConfig) -> Tensor:
@@ -71,6 +81,7 @@ class TokenSearch:
         self.active = np.ones(len(batch), dtype=bool)  # (N,) those that have not ended
         self.tokens = self.last[:, None][:, :0] if batch.constraints.need_tokens else None  # (N, T), NONE before short outputs
         self.repetition: RepetitionPenalty | None = None  # made when the vocabulary is known
+        self.counts: Tensor | None = None  # (N, V) of the tokens of each output; None while no penalty needs them
 
     def __len__(self) -> int:
         """The number of outputs that have not ended."""
@@ -93,6 +104,7 @@ class TokenSearch:
         self.options += other.options
         self.uniform = joined_rows(self.uniform, other.uniform)
         self.outputs += other.outputs
+        self.counts = None  # counted again from all outputs
         self.logprob = np.concatenate([self.logprob, other.logprob])
         self.active = np.concatenate([self.active, other.active])
         if self.tokens is not None and other.tokens is not None:
@@ -106,22 +118,38 @@ class TokenSearch:
     def step(self) -> list[tuple[Any, list[Hypothesis]]]:
         """Add a token to each output; return those that ended, with their owners."""
         batch = self.batch
-        logits = self.model.step(self.last, self.state)
+        logits = own = self.model.step(self.last, self.state)
         if batch.config.repetition_penalty != 1:
             self.repetition = self.repetition or self._repetition(logits.size(1))
             logits = self.repetition.apply(logits)
+        if any(options.penalises for options in self.options):
+            logits = self._penalised(logits)
         logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
         sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
         batch.constraints.apply(logprobs, batch.lengths, self.tokens)
         self.last = self._choose(logprobs)
-        ended = self._add(*to_host(self.last, logprobs.gather(1, self.last[:, None])[:, 0], sound))
+        details: Sequence[TokenLogprob | None] = ()
+        if batch.records is not None:
+            wanted = [None if record is None else record.alternatives for record in batch.records]
+            details = token_logprobs(own, self.last, wanted)
+        tokens, logprob, whole = to_host(self.last, logprobs.gather(1, self.last[:, None])[:, 0], sound)
+        ended = self._add(tokens, logprob, whole, details)
         if self.tokens is not None:
             self.tokens = torch.cat([self.tokens, self.last[:, None]], 1)
         if self.repetition is not None:
             self.repetition.add(self.last)
+        if self.counts is not None:
+            count_tokens(self.counts, self.last)
         if self.active.any() and worth_leaving(self.active, self.last.device):
             self._leave()
         return ended
+
+    def _penalised(self, logits: Tensor) -> Tensor:
+        """Return logits (N, V) with each output's own penalties of the tokens that it has."""
+        if self.counts is None:
+            self.counts = counts_of(self.outputs, logits.size(1), logits.device)
+        penalties = [(options.frequency_penalty, options.presence_penalty) for options in self.options]
+        return penalise(logits, self.counts, *torch.tensor(penalties, device=logits.device).T)
 
     def _choose(self, logprobs: Tensor) -> Tensor:
         """Return the next token of each output, (N,), by its own options; ties of greedy search go to the lowest id."""
@@ -141,8 +169,13 @@ class TokenSearch:
         lengths = np.minimum(self.batch.lengths, self.uniform.size(1) - 1)  # an output that has ended waits to leave
         return torch.from_numpy(lengths).to(self.last.device)
 
-    def _add(self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray) -> list[tuple[Any, list[Hypothesis]]]:
-        """Add the next token of each output and its log-probability; return the outputs that end."""
+    def _add(
+        self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray, details: Sequence[TokenLogprob | None]
+    ) -> list[tuple[Any, list[Hypothesis]]]:
+        """Add the next token of each output and its log-probability; return the outputs that end.
+
+        `details` are the log-probabilities to record, if any output wants them.
+        """
         batch, before = self.batch, self.active
         check(sound, batch, before)
         added = before & (logprob > DEAD)  # an output ends where no token is allowed
@@ -153,12 +186,12 @@ class TokenSearch:
         for row in np.flatnonzero(added & ~at_end).tolist():
             token = int(tokens[row])
             self.outputs[row].append(token)
+            if details and (record := batch.all_records[row]) is not None and (detail := details[row]) is not None:
+                record.tokens.append(detail)
             if batch.on_token is not None:
                 self.active[row] &= not batch.on_token(batch.owners[row], token)
-        return [
-            (batch.owners[row], [self._hypothesis(row, bool(at_end[row]))])
-            for row in np.flatnonzero(before & ~self.active).tolist()
-        ]
+        ended = np.flatnonzero(before & ~self.active).tolist()
+        return [(batch.owners[row], [self._hypothesis(row, bool(at_end[row]))]) for row in ended]
 
     def _hypothesis(self, row: int, finished: bool) -> Hypothesis:
         logprob = self.logprob[row]
@@ -177,6 +210,7 @@ class TokenSearch:
         self.options, self.outputs = [self.options[row] for row in stay], [self.outputs[row] for row in stay]
         self.logprob, self.active = self.logprob[stay], self.active[stay]
         self.tokens = None if self.tokens is None else self.tokens[rows]
+        self.counts = None if self.counts is None else self.counts[rows]
         if self.repetition is not None:
             self.repetition.select(rows)
 
@@ -207,4 +241,5 @@ def _uniform_numbers(batch: DecodingBatch, copies: int) -> Tensor:
 
 def without_sampling(config: DecodingConfig) -> DecodingConfig:
     """Return a config without what `SamplingOptions` holds, and without the seed."""
-    return config.model_copy(update={"sampling": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0})
+    plain = {"sampling": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}
+    return config.model_copy(update={**plain, "frequency_penalty": 0.0, "presence_penalty": 0.0})

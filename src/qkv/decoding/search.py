@@ -15,6 +15,7 @@ from qkv.decoding.beam import BeamSearch
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints, max_output_lengths
 from qkv.decoding.hypothesis import Hypothesis, best_first
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.phrases import Phrase, PhraseTables
 from qkv.decoding.protocol import Decodable
 from qkv.decoding.sampling import TokenSearch
@@ -41,6 +42,7 @@ def decode(
     on_token: OnToken | None = None,
     phrases: Sequence[Sequence[Phrase]] | None = None,
     never: Sequence[int] = (),
+    records: Sequence[LogprobRecord | None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the n best hypotheses of each source, ids and keep (B, S), best first.
 
@@ -49,7 +51,8 @@ def decode(
 
     Outputs may also continue the inputs as prompts: `last_tokens` then holds the last token of each, which is not in ids.
     `max_lengths` limits the length of each output further than the config does. `on_token` is called with each token as it is
-    generated and may end the output there; not in beam search, which takes tokens back.
+    generated and may end the output there; not in beam search, which takes tokens back. `records` receive the log-probabilities
+    of each output's tokens but the end, before `on_token` is called; one output for each input.
 
     Outputs of a beam search contain their `phrases`; each adds its length to the limit. An output that cannot contain all
     contains as many as were found. Tokens of phrases are generated even where `allowed` or
@@ -61,6 +64,7 @@ def decode(
         search = begin_search(
             model, ids, keep, config, bos=bos, eos=eos, pad=pad, prefix=prefix, allowed=allowed, seed=seed, index=index,
             last_tokens=last_tokens, max_lengths=max_lengths, on_token=on_token, phrases=phrases, never=never,
+            records=records,
         )  # fmt: skip
         found: dict[Any, list[Hypothesis]] = {}
         while len(search):
@@ -88,6 +92,7 @@ def begin_search(
     on_token: OnToken | None = None,
     phrases: Sequence[Sequence[Phrase]] | None = None,
     never: Sequence[int] = (),
+    records: Sequence[LogprobRecord | None] | None = None,
     owners: Sequence[Any] | None = None,
 ) -> Search:
     """Read the inputs, and return the search for their outputs, which `step` makes token by token; see `decode`.
@@ -103,6 +108,9 @@ def begin_search(
     _check_count("max_lengths", max_lengths, inputs)
     if on_token is not None and config.searches:
         raise ConfigError("beam search takes tokens back, so it cannot pass them on one by one; set beam: 1 or sampling: true")
+    _check_count("records", records, inputs)
+    if records is not None and (config.searches or config.n_best > 1):
+        raise ConfigError("log-probabilities of tokens need one output that is never revised; set beam: 1 and n_best: 1")
     _check_count("phrases", phrases, inputs)
     if any(phrases or ()) and not config.searches:
         raise ConfigError("only beam search finds outputs that contain phrases; set beam above 1, and leave sampling out")
@@ -115,8 +123,9 @@ def begin_search(
     constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad, *never} - {eos}), ids.device, tables)
     numbers = list(range(inputs) if index is None else index)
     batch = DecodingBatch(
-        ids, keep, config, constraints, np.array(limits), numbers, owners or range(inputs), bos, eos, seed, last_tokens, on_token
-    )
+        ids, keep, config, constraints, np.array(limits), numbers, owners or range(inputs), bos, eos, seed, last_tokens, on_token,
+        records,
+    )  # fmt: skip
     return BeamSearch(model, batch) if config.searches else TokenSearch(model, batch, config.n_best if config.sampling else 1)
 
 

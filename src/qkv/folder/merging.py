@@ -7,6 +7,7 @@ from qkv.base.config import dump_yaml
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_folder
 from qkv.folder.adapters import BASE
+from qkv.folder.language_profiles import copy_language_profiles
 from qkv.folder.networks import read_adapter, read_translator_run
 from qkv.folder.run import CONFIG, WEIGHTS, save_config, save_tokenizers
 from qkv.recipes import RECIPE, parse_recipe
@@ -34,6 +35,7 @@ def merge(adapter: str | Path, out: str | Path, base: str | Path | None = None) 
     about = {key: value for key, value in written.items() if key not in OF_WEIGHTS}
     with atomic_folder(run) as aside:
         save_tokenizers(aside, found.tokenizers)
+        copy_language_profiles(source, aside)
         save_config(aside, recipe, found.tokenizers, **about)
         (aside / RECIPE).write_text(dump_yaml(recipe), encoding="utf-8")
         save_weights(aside / WEIGHTS, found.weights)

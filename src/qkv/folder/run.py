@@ -12,6 +12,7 @@ from qkv.base.config import describe_differences, differences, dump_yaml, parse,
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
 from qkv.data.corpora import SourceStatistics, Tokenizers
+from qkv.folder.language_profiles import PROFILES
 from qkv.recipes import RECIPE, Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 from qkv.training import checkpoints
@@ -219,8 +220,8 @@ def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
 
 
 def _delete_prepared(run: Path) -> None:
-    """Delete what was made of another recipe or text: tokenizers, config.json, scores of the start."""
-    for path in [*run.glob("tokenizer*.json"), *run.glob("before*.json"), run / CONFIG]:
+    """Delete what was made of another recipe or text: tokenizers, config.json, scores of the start, profiles of languages."""
+    for path in [*run.glob("tokenizer*.json"), *run.glob("before*.json"), run / PROFILES, run / CONFIG]:
         path.unlink(missing_ok=True)
 
 

@@ -135,7 +135,7 @@ class SearchEngine:
         return [found[i] for i in range(len(sources))]
 
     def takes_phrases(self, config: DecodingConfig) -> bool:
-        return config.searches or (not config.sampling and config.repetition_penalty == 1)
+        return config.searches or not (config.sampling or config.penalties)
 
     def _batches(
         self, sources: Sequence[list[int]], config: DecodingConfig, phrases: Sequence[Sequence[Phrase]] | None
@@ -148,7 +148,7 @@ class SearchEngine:
         if not constrained or config.searches:
             groups = [(list(range(len(sources))), config)]
         elif not self.takes_phrases(config):
-            wrong = "sampling" if config.sampling else "repetition_penalty"
+            wrong = "sampling" if config.sampling else config.penalties[0]
             raise ConfigError(f"outputs that must contain phrases are searched with a beam, without {wrong}; leave it out")
         else:
             free = sorted(set(range(len(sources))).difference(constrained))

@@ -180,7 +180,7 @@ def translate_plan(
     texts: dict[TextKey, str] = {}  # each text once, in order
     ends = []  # for each file, how many texts are needed before it can be written
     for file in pending:
-        texts |= {_key(piece): piece for pieces in _pieces(file, patterns).values() for text in pieces for piece in text.pieces}
+        texts |= file_texts(file, patterns)
         ends.append(len(texts))
     keys, translations = list(texts), dict[TextKey, str]()
     for file, end in zip(pending, ends, strict=True):
@@ -189,10 +189,15 @@ def translate_plan(
             translations |= zip(chunk, translate([texts[key] for key in chunk]), strict=True)
             if progress:
                 progress(len(translations), len(keys))
-        _write(file, translations, patterns, report)
+        write_file(file, translations, patterns, report)
     if plan.folder is not None:
         (plan.folder / UNFINISHED).unlink()
     return report
+
+
+def file_texts(file: PlannedFile, patterns: Sequence[re.Pattern[str]]) -> dict[TextKey, str]:
+    """Return the texts of a file to translate, each once; `patterns` are those of placeholders."""
+    return {_key(piece): piece for pieces in _pieces(file, patterns).values() for text in pieces for piece in text.pieces}
 
 
 def _key(text: str) -> TextKey:
@@ -212,8 +217,10 @@ def _problem(source: str, pieces: Sequence[str], translation: str, patterns: Seq
     return markup_problem(source, translation) or placeholder_problem(source, translation, patterns)
 
 
-def _write(file: PlannedFile, translations: dict[TextKey, str], patterns: Sequence[re.Pattern[str]], report: FileReport) -> None:
-    """Write a file with its translations, and count its segments."""
+def write_file(
+    file: PlannedFile, translations: dict[TextKey, str], patterns: Sequence[re.Pattern[str]], report: FileReport
+) -> None:
+    """Write a file with the translations of its texts, and count its segments."""
     filled: list[tuple[str, ...] | None] = [None] * len(file.parsed.segments)
     todo = (segment for segment, is_todo in zip(file.parsed.segments, file.todo, strict=True) if is_todo)
     problems = [(segment.line, segment.problem) for segment in todo if segment.problem]

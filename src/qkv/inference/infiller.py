@@ -56,6 +56,21 @@ class Infiller:
                 predictions.setdefault(span, math.exp(hypothesis.logprob))
         return [[MaskPrediction(*pair) for pair in predictions.items()] for predictions in found]
 
+    def encode_gap(self, before: str, after: str = "") -> list[int]:
+        """Return the ids of a text with a gap, for `fill_gap`."""
+        if MASK in before + after:
+            raise DataError(f"the text has {MASK} where text is to be filled in, beside the gap; leave it out")
+        return self.encode(f"{before}{MASK}{after}")[0]
+
+    def fill_gap(self, source: list[int], config: DecodingConfig, number: int = 0) -> tuple[list[int], bool]:
+        """Return the tokens of one text for a gap, and whether it ended by itself; samples depend on the number and the seed."""
+        begun = [self.tokenizer.sentinels[:1]]
+        room = config.model_copy(update={"max_extra": config.max_extra + 2})  # for the sentinels around the text
+        ((found,),) = self.engine.decode([source], room, prefixes=begun, first=number)
+        text, others = found.ids[1:], set(self.tokenizer.sentinels)
+        end = next((index for index, token in enumerate(text) if token in others), None)
+        return text[: config.max_extra if end is None else end], found.finished or end is not None
+
     def encode(self, text: str) -> tuple[list[int], int]:
         """Return the ids of a text, with a sentinel for each [MASK], and the number of sentinels."""
         sentinels = iter(self.tokenizer.sentinels)

@@ -17,6 +17,7 @@ from qkv.base.hardware import choose_device
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.logprobs import LogprobRecord, token_logprobs
 from qkv.decoding.search import batches_by_length, begin_search, decode, decoding_precision
 from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.folder.run import read_recipe
@@ -35,6 +36,7 @@ from qkv.text.tokenizer import Tokenizer
 
 INSPECTED_TOKENS = 12  # generated for a text that `qkv.look` shows
 MAX_NEW_TOKENS = 200  # by default
+SCORED_AT_ONCE = 128  # tokens of a prompt, whose logits are in memory together
 INCOMPLETE = "\ufffd"  # stands for a character whose bytes are not all there yet
 TextCallback = Callable[[str], object]  # receives each new piece of a text; returns STOP to end the text there
 STOP = "stop"
@@ -57,6 +59,8 @@ class Prompt:
     stop: Sequence[str] = ()  # the text ends before the first of these
     on_text: TextCallback | None = None
     max_new_tokens: int | None = None  # where it is less than the decoding config's
+    record: LogprobRecord | None = None  # receives the log-probabilities of the new tokens
+    prompt_record: LogprobRecord | None = None  # receives those of the prompt's tokens, from the second one on
 
 
 class TextStream:
@@ -201,15 +205,34 @@ class TextGenerator:
         [1026, 883, 257, 640]
         """
         require_text(text, "prompt")
-        ids, most = self.tokenizer.encode(text), self.causal_lm.longest
+        ids = self.tokenizer.encode(text)
         if not ids or not text.strip():
             raise DataError("the prompt is empty; give the beginning of a text")
-        ids = [self.tokenizer.bos, *ids] if self.tokenizer.adds_bos else ids
+        return self.check_prompt([self.tokenizer.bos, *ids] if self.tokenizer.adds_bos else ids)
+
+    def check_prompt(self, ids: list[int]) -> list[int]:
+        """Return the ids of a prompt; refuse one that is empty or too long, or has ids that the tokenizer does not know."""
+        most = self.causal_lm.longest
+        if not ids:
+            raise DataError("the prompt is empty; give the beginning of a text")
+        for wrong in (token for token in ids if not 0 <= token < len(self.tokenizer)):
+            raise DataError(f"the prompt has the id {wrong}, and the tokenizer has {len(self.tokenizer):,}; use its own ids")
         if most is not None and len(ids) >= most:
             raise DataError(
                 f"the prompt has {len(ids):,} tokens, and this model reads {most:,} together with its continuation; shorten it"
             )
         return ids
+
+    def _score_prompt(self, ids: list[int], record: LogprobRecord) -> None:
+        """Record the log-probability of each token of a prompt but the first, given those before it."""
+        gpt = self.causal_lm.gpt
+        states = gpt(padded_rows(*pad([ids], self.device)))[0]
+        record.tokens.clear()
+        for start in range(0, len(ids) - 1, SCORED_AT_ONCE):
+            following = torch.tensor(ids[start + 1 : start + 1 + SCORED_AT_ONCE], device=self.device)
+            logits = gpt.logits(states[start : start + len(following)])
+            found = token_logprobs(logits, following, [record.alternatives] * len(following))
+            record.tokens += [one for one in found if one is not None]
 
     def _warn_of_long_texts(self, prompts: Sequence[list[int]], max_new_tokens: int) -> None:
         """Warn that texts may become longer than any in training: position embeddings beyond are untrained."""
@@ -226,6 +249,7 @@ class TextGenerator:
     @torch.inference_mode()
     def begin(self, prompts: Sequence[Prompt], config: DecodingConfig, owners: Sequence[Any]) -> GrowingOutputs:
         """Read prompts, and return their continuations while they grow, each for its owner."""
+        self._begin_records(prompts)
         growing = [_GrowingText(prompt, owner, self.tokenizer) for prompt, owner in zip(prompts, owners, strict=True)]
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         with decoding_precision(config.precision, self.device):
@@ -239,6 +263,14 @@ class TextGenerator:
 
         return GrowingOutputs(search, result)
 
+    def _begin_records(self, prompts: Sequence[Prompt]) -> None:
+        """Fill the records of prompts' own tokens, and empty those of their continuations."""
+        for prompt in prompts:
+            if prompt.record is not None:
+                prompt.record.tokens.clear()  # of an attempt that failed
+            if prompt.prompt_record is not None:
+                self._score_prompt(prompt.ids, prompt.prompt_record)
+
     def _options(self, prompts: Sequence[Prompt], config: DecodingConfig) -> dict[str, Any]:
         """Return what decoding must know of prompts."""
         return {
@@ -250,6 +282,7 @@ class TextGenerator:
             "allowed": [self.text_tokens] * len(prompts),
             "last_tokens": [prompt.ids[-1] for prompt in prompts],
             "max_lengths": [self.most_tokens(prompt) for prompt in prompts],
+            "records": [prompt.record for prompt in prompts] if any(prompt.record for prompt in prompts) else None,
         }
 
     @torch.inference_mode()
@@ -261,6 +294,7 @@ class TextGenerator:
             stopped, on_text = streams[row].append([token]), prompts[row // config.n_best].on_text
             return (on_text is not None and on_text(streams[row].new_text()) == STOP) or stopped
 
+        self._begin_records(prompts)
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         passed_on = on_token if any(prompt.stop or prompt.on_text for prompt in prompts) else None
         hypotheses = decode(self.decoder, ids, keep, config, **self._options(prompts, config), on_token=passed_on)

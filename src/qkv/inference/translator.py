@@ -186,7 +186,7 @@ class Translator:
             )
         if options.glossary is not None and not options.soft and (self.trees or not self.engine.takes_phrases(config)):
             raise ConfigError(
-                "a glossary needs beam search by qkv's own engine or onnx, without sampling and repetition_penalty, "
+                "a glossary needs beam search by qkv's own engine or onnx, without sampling and penalties of repeated tokens, "
                 "and a model that reads no trees; leave the glossary or the other out"
             )
 

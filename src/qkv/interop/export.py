@@ -9,6 +9,7 @@ from qkv.base.errors import ConfigError, QkvError
 from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.data.corpora import Tokenizers
+from qkv.folder.language_profiles import copy_language_profiles
 from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import MANIFEST, read_recipe, read_source_statistics, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
@@ -80,6 +81,7 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
     written = Tokenizers(source, source if tokenizers.shared else with_cleaning(tokenizers.target))
     with atomic_folder(folder) as aside:
         save_tokenizers(aside, written)
+        copy_language_profiles(run.folder, aside)
         max_positions, graphs = write(run.model(), aside, recipe.data.max_tokens, precision)
         manifest: dict[str, Any] = {
             "format": to,

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from qkv.base.errors import ConfigError, DataError
 from qkv.data.batches import max_length
 from qkv.data.cache import cache_key
-from qkv.data.corpora import CheckedCorpus, SourceStatistics, Tokenizers, check_corpus, count_sources
+from qkv.data.corpora import CheckedCorpus, SourceStatistics, Tokenizers, check_corpus, count_sources, sample_pairs
 from qkv.data.tokenised_pairs import PairFormat, TokenisedCorpus, encode_pairs, tokenise_corpus
 from qkv.data.tokens import TokenPairs, token_texts
 from qkv.data.trained_tokenizers import cached_pair
 from qkv.data.trees import TokensWithHeads
 from qkv.data.workers import Work
 from qkv.folder.adapters import BASE, base_digest
+from qkv.folder.language_profiles import PROFILES, ProfilePair, save_language_profiles
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, read_run, save_config, save_tokenizers
 from qkv.inference.evaluation import describe_detected
 from qkv.jobs.before_after import HeldOut
@@ -25,6 +26,7 @@ from qkv.text.annotated_terms import TermAnnotator
 from qkv.text.check import CheckConfig, CheckReport, pair_hashes
 from qkv.text.corpus import ParallelCorpusConfig, table_layouts
 from qkv.text.glossary import Glossary
+from qkv.text.language_profile import LanguageProfile
 from qkv.text.scripts import detect_language
 from qkv.text.sentinels import COUNT as SENTINELS
 from qkv.text.sentinels import mask_pair
@@ -84,9 +86,12 @@ def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, 
         tokenizers = cached_tokenizers(recipe, train, progress)
         save_tokenizers(run, tokenizers)
     check_tokenizers(run, tokenizers)
-    sources = count_sources(train)
+    sample = list(sample_pairs(train))
+    sources = count_sources(sample)
     base = {} if recipe.model.adapter is None else {BASE: base_digest(run, recipe)}
     save_config(run, recipe, tokenizers, texts, languages=config.languages, **sources._asdict(), **base)
+    if not (run / PROFILES).exists():
+        save_language_profiles(run, ProfilePair(*(LanguageProfile.of(pair[side] for pair in sample) for side in (0, 1))))
     tokenised = _tokenise(train, tokenizers, recipe, annotator, progress)
     dev_pairs = _tokenise_dev(dev, tokenizers, recipe)
     _say_untaught_placeholders(recipe, dev, progress)

@@ -12,6 +12,7 @@ from qkv.data.corpora import Tokenizers, check_corpus
 from qkv.data.tokenised_pairs import CHUNK
 from qkv.data.tokens import chunks
 from qkv.data.workers import Work
+from qkv.folder.language_profiles import copy_language_profiles
 from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import CONFIG, WEIGHTS, read_recipe, save_config, save_tokenizers
 from qkv.jobs.prepared_pairs import UNFILTERED
@@ -87,6 +88,7 @@ def _write(folder: Path, found: TranslatorRun, tokenizers: Tokenizers, weights: 
     more = {key: about[key] for key in about if key not in ("layout", "model", "vocabularies", "tokenizers", "texts")}
     with atomic_folder(folder) as aside:
         save_tokenizers(aside, tokenizers)
+        copy_language_profiles(found.folder, aside)
         save_config(aside, found.recipe, tokenizers, about["texts"], **more)
         (aside / RECIPE).write_text(dump_yaml(found.recipe), encoding="utf-8")
         save_weights(aside / WEIGHTS, weights)

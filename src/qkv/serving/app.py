@@ -17,6 +17,7 @@ import qkv
 from qkv.serving.admin_api import admin_router
 from qkv.serving.docs_page import docs_page
 from qkv.serving.errors import RequestError, error_body, error_headers
+from qkv.serving.examples import find_examples
 from qkv.serving.libretranslate_api import libretranslate_router
 from qkv.serving.middleware import ServiceMiddleware
 from qkv.serving.monitoring_api import monitoring_router
@@ -73,7 +74,7 @@ def create_app(
         app.include_router(router(service))
     if service.settings.admin_keys and supervisor is not None:
         app.include_router(admin_router(service, supervisor))
-    _add_pages(app, service.settings)
+    _add_pages(app, service)
     if service.settings.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -86,17 +87,17 @@ def create_app(
     return app
 
 
-def _add_pages(app: FastAPI, settings: ServiceSettings) -> None:
+def _add_pages(app: FastAPI, service: Service) -> None:
     """Add the OpenAPI description, its page, and the page for people with its files."""
 
     # Describing the API takes half a second, so a worker does it when somebody asks, on another thread.
     @functools.cache
     def description() -> dict[str, Any]:
-        return describe(app, settings)
+        return describe(app, service.settings)
 
     @functools.cache
     def docs() -> str:
-        return docs_page(description())
+        return docs_page(description(), find_examples(service.models), bool(service.settings.keys))
 
     @app.get("/openapi.json", include_in_schema=False)
     def get_openapi() -> dict[str, Any]:

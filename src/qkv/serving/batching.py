@@ -5,6 +5,7 @@ items of a cancelled request are dropped.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from qkv.serving.logs import request_id
 
+OnResult = Callable[[int, Any], object]
 STAGGER = 0.02  # seconds by which each item of a request is due later than the one before
 GIVEN_UP = 4  # times the time limit, after which a request is given up that has had its turn
 ANYBODY = "anybody"  # the caller where nobody is told apart
@@ -76,19 +78,29 @@ class BatchItem:
         return self.request.arrived + STAGGER * self.index
 
 
+class OutputPlace(NamedTuple):
+    """Where the output of an item stands: in which text, and between which strings."""
+
+    text: int
+    before: str
+    after: str
+
+
 class PreparedRequest(NamedTuple):
     """A request's items, and the function that turns their results into the answer."""
 
     key: Hashable
     items: list[BatchItem]
     answer: Callable[[list[Any]], Any]
+    places: Sequence[OutputPlace] = ()  # of each item's output, where outputs are streamed
 
 
 class QueuedRequest:
     """A request in a worker's queue: its items and their results."""
 
-    def __init__(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY):
-        self.key, self.items, self.caller, self.id = key, items, caller, request_id.get()
+    def __init__(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY, on_result: OnResult | None = None):
+        self.key, self.items, self.caller, self.on_result = key, items, caller, on_result
+        self.id = request_id.get()
         self.alone = False  # whether it shares its batches with no other request, since one with it has failed
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()
@@ -106,6 +118,9 @@ class QueuedRequest:
     def finish(self, item: BatchItem, result: Any) -> None:
         """Store the result of an item; called by the worker's thread."""
         self.results[item.index] = result
+        if self.on_result is not None:
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody waits
+                self.loop.call_soon_threadsafe(self.on_result, item.index, result)
         self.remaining -= 1
         if not self.remaining:
             self._resolve(lambda: self.done.set_result(self.results))

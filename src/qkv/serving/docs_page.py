@@ -1,43 +1,131 @@
-"""The OpenAPI description as an HTML page without scripts."""
+"""The OpenAPI description as an HTML page, with an example of each request that can be tried."""
 
 import html
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from qkv.serving.examples import Example
 from qkv.serving.response_models import STATUSES
 
 TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+JSON_BODY, FORM_BODY = "application/json", "multipart/form-data"
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}: API</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="page/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="page/style.css">
+<link rel="stylesheet" href="page/docs.css"><script src="page/theme.js"></script>
+<script type="module" src="page/docs.js"></script>
+</head><body>
+<a class="skip" href="#main">Skip to the content</a>
+<header><a class="brand" href="."><img src="page/icon.svg" alt="" width="28" height="28">qkv</a>
+<nav aria-label="Pages"><a href=".">Models</a><a href="docs" aria-current="page">API</a></nav>
+<button id="theme" type="button" role="switch" aria-checked="false" aria-label="Dark colours">
+<span aria-hidden="true"></span></button>
+</header>
+"""
+KEY = """<form id="key" class="card"><label for="key-field">This service needs a key</label><div class="row">
+<input id="key-field" name="key" type="password" autocomplete="off" spellcheck="false" required>
+<button type="submit" class="primary">Use it</button></div>
+<p class="hint">It stays in this tab until the tab is closed.</p></form>
+"""
 
 
-def docs_page(openapi: dict[str, Any]) -> str:
+def docs_page(openapi: dict[str, Any], examples: Mapping[str, Example], needs_key: bool = False) -> str:
     """Return the page."""
     title, about = (html.escape(openapi["info"][name]) for name in ("title", "description"))
-    schemas = openapi["components"]["schemas"]
-    endpoints = "".join(
-        _endpoint(path, method, operation, schemas)
-        for path, methods in openapi["paths"].items()
-        for method, operation in methods.items()
-    )
+    endpoints = [(path, method, operation) for path, methods in openapi["paths"].items() for method, operation in methods.items()]
+    sections = "".join(_endpoint(*one, openapi["components"]["schemas"], examples.get(one[0])) for one in endpoints)
     rows = "".join(f"<tr><th scope=row>{status}</th><td>{html.escape(why)}</td></tr>" for status, why in STATUSES.items())
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<link rel="icon" href="page/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="page/docs.css"></head>'
-        f'<body><main><h1>{title}</h1><p>{about} The same for programs: <a href="openapi.json">openapi.json</a>.</p>\n'
-        f"{endpoints}<section><h2>Errors</h2><table>{rows}</table></section>\n</main></body></html>\n"
+        f'{HEAD.format(title=title)}<main id="main" class="docs" tabindex="-1"><h1>API</h1>'
+        f'<p class="lead">{about} Every request can be tried here, on this server. '
+        f'The same for programs: <a href="openapi.json">openapi.json</a>.</p>\n'
+        f'{KEY if needs_key else ""}{_index(endpoints)}<div class="endpoints">{sections}'
+        f'<section class="card" id="errors"><h2>Errors</h2><table>{rows}</table></section></div>\n'
+        "<noscript><p>Requests can be tried with JavaScript only.</p></noscript></main></body></html>\n"
     )
 
 
-def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
-    lines = [f"<section><h2><b>{method.upper()}</b> <code>{html.escape(path)}</code></h2>"]
-    lines.append(f"<p>{html.escape(operation.get('description') or operation.get('summary', ''))}</p>")
+def _index(endpoints: list[tuple[str, str, dict[str, Any]]]) -> str:
+    """Return the list of endpoints, by the API that they belong to."""
+    groups: dict[str, list[str]] = {}
+    for path, method, operation in endpoints:
+        link = f'<li><a href="#{_anchor(path, method)}"><b>{method.upper()}</b> {_breakable(path)}</a></li>'
+        groups.setdefault((operation.get("tags") or ["other"])[0], []).append(link)
+    lists = "".join(f"<h2>{html.escape(name)}</h2><ul>{''.join(links)}</ul>" for name, links in groups.items())
+    return f'<nav class="index" aria-label="Endpoints">{lists}</nav>\n'
+
+
+def _anchor(path: str, method: str) -> str:
+    return "-".join([method, *re.findall(r"\w+", path)])
+
+
+def _text(text: str) -> str:
+    """Return a docstring as HTML; names are in backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _breakable(path: str) -> str:
+    """Return a path that may be broken after each slash."""
+    return html.escape(path).replace("/", "/<wbr>")
+
+
+def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], example: Example | None) -> str:
+    title = f"<h2><b>{method.upper()}</b> <code>{_breakable(path)}</code></h2>"
+    lines = [f'<section class="card endpoint" id="{_anchor(path, method)}">{title}']
+    lines.append(f"<p>{_text(operation.get('description') or operation.get('summary', ''))}</p>")
     body = operation.get("requestBody", {}).get("content", {})
+    lines.append(_form(path, method, body, schemas, example))
+    fields = []
     if body:
         media_types = " or ".join(f"<code>{html.escape(media_type)}</code>" for media_type in body)
-        lines.append(f"<h3>Request: {media_types}</h3>{_schema(next(iter(body.values()))['schema'], schemas)}")
+        fields.append(f"<h3>Request: {media_types}</h3>{_schema(next(iter(body.values()))['schema'], schemas)}")
     for media_type, content in operation["responses"].get("200", {}).get("content", {}).items():
-        lines.append(f"<h3>Response: <code>{html.escape(media_type)}</code></h3>{_schema(content.get('schema', {}), schemas)}")
+        fields.append(f"<h3>Response: <code>{html.escape(media_type)}</code></h3>{_schema(content.get('schema', {}), schemas)}")
+    lines.append(f"<details><summary>Fields</summary>{''.join(fields)}</details>" if fields else "")
     return "".join(lines) + "</section>\n"
+
+
+def _form(path: str, method: str, body: dict[str, Any], schemas: dict[str, Any], example: Example | None) -> str:
+    """Return the form with which a request can be tried."""
+    if example is not None and example.fields is None:
+        return f'<p class="hint">No model here can do this; serve {html.escape(example.needs)} to try it.</p>'
+    name, fields = _anchor(path, method), (example.fields or {}) if example is not None else {}
+    inputs = [_input(name, part, fields.get(part, "")) for part in re.findall(r"{(\w+)}", path)]
+    if FORM_BODY in body:
+        chosen = f'<input id="{name}-file" name="file" type="file" required>'
+        inputs.append(f'<div class="field"><label for="{name}-file">file</label>{chosen}</div>')
+        inputs += [_input(name, field, value) for field, value in fields.items()]
+    elif body:
+        text = example.body if example is not None else json.dumps(_blank(body[JSON_BODY]["schema"], schemas), indent=2)
+        inputs.append(
+            f'<div class="field"><label for="{name}-body">Body</label><textarea id="{name}-body" name="body" spellcheck="false" '
+            f'rows="{min(12, text.count(chr(10)) + 1)}">{html.escape(text)}</textarea></div>'
+        )
+    kind = "form" if FORM_BODY in body else "json" if body else "none"
+    return (
+        f'<form data-method="{method.upper()}" data-path="{html.escape(path)}" data-body="{kind}">{"".join(inputs)}'
+        '<div class="actions"><button type="submit" class="primary">Try</button>'
+        '<button type="button" class="curl">Copy as curl</button><span class="message" role="status"></span></div></form>'
+        '<div class="answer" hidden><p class="status" role="status"></p><pre tabindex="0" aria-label="Answer"></pre></div>'
+    )
+
+
+def _input(name: str, field: str, value: Any) -> str:
+    where = f"{name}-{field}"
+    return (
+        f'<div class="field"><label for="{where}">{html.escape(field)}</label>'
+        f'<input id="{where}" name="{html.escape(field)}" value="{html.escape(str(value))}"></div>'
+    )
+
+
+def _blank(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with the required fields of a schema, empty."""
+    found = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
+    empty: dict[str, Any] = {"string": "", "array": [], "integer": 0, "number": 0, "boolean": False, "object": {}}
+    return {name: empty.get(found["properties"][name].get("type", ""), "") for name in found.get("required", [])}
 
 
 def _schema(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
@@ -52,7 +140,7 @@ def _schema(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
             note = "required"
         kind = html.escape(_type(field, schemas))
         rows.append(f"<tr><th scope=row><code>{html.escape(name)}</code></th><td>{kind}</td><td>{note}</td></tr>")
-    return f"<p>{html.escape(found.get('description', ''))}</p><table>{''.join(rows)}</table>"
+    return f"<p>{_text(found.get('description', ''))}</p><table>{''.join(rows)}</table>"
 
 
 def _type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
@@ -64,6 +152,8 @@ def _type(schema: dict[str, Any], schemas: dict[str, Any]) -> str:
         return " or ".join(_type(one, schemas) for one in schema["anyOf"])
     if "const" in schema or "enum" in schema:
         return " or ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("format") == "binary":
+        return "a file"
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}), schemas)}"
     bounds = ""

@@ -2,9 +2,10 @@
 
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import nn
@@ -12,16 +13,17 @@ from torch import nn
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.sampling import without_sampling
+from qkv.folder.language_profiles import ProfilePair, read_language_profiles
 from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import STOP, Prompt, TextGenerator
 from qkv.inference.translator import Translator
 from qkv.serving.base_handler import AttentionHandler, Handler, available
-from qkv.serving.batching import BatchItem, PreparedRequest, RunningItems
+from qkv.serving.batching import BatchItem, OutputPlace, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary
-from qkv.text.tokenizer import MASK
+from qkv.text.tokenizer import MASK, Tokenizer
 from qkv.vectors.plot import pca_2d
 from qkv.vectors.word_vectors import WordVectors
 
@@ -38,10 +40,15 @@ class TranslationHandler(AttentionHandler):
         super().__init__(translator, translator.tokenizers.source, translator.tokenizers.target)
         self.translator = translator
         self.languages = translator.recipe.data.languages
-        self.parameters = _parameters(getattr(translator.engine, "model", None))
+        self.parameters = count_parameters(getattr(translator.engine, "model", None))
         if not self.reads_trees:  # requests carry heads for `look` alone
             self.abilities = ["translate", *self.abilities]
+        self.profiles = ProfilePair(None, None)  # of its languages
         self.has_confidence = False
+        try:
+            self.profiles = read_language_profiles(translator.folder) if translator.folder else self.profiles
+        except CheckpointError as error:
+            warnings.warn(str(error), QkvWarning, stacklevel=2)
         try:
             self.has_confidence = translator.confidence_model is not None
         except CheckpointError as error:  # there is a calibration, and it cannot be used
@@ -56,9 +63,12 @@ class TranslationHandler(AttentionHandler):
         return all(math.isfinite(self.translator.n_best(["a"], beam=beam, max_length=4)[0][0].score) for beam in beams)
 
     def translate(
-        self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None, soft: bool = False
+        self, texts: Sequence[str], alternatives: int, glossary: Glossary | None = None, soft: bool = False, whole: bool = False
     ) -> PreparedRequest:
-        """Prepare the best translation of each text and a number of alternatives, best first."""
+        """Prepare the best translation of each text and a number of alternatives, best first.
+
+        Each line of a text is translated by itself, unless the texts are `whole`, as those of documents.
+        """
         recipe, segmenter, n_best = self.translator.recipe, self.translator.segmenter, alternatives + 1
         config = self.translator.decoding(n_best=n_best, beam=max(n_best, recipe.decoding.beam))
         try:
@@ -67,7 +77,7 @@ class TranslationHandler(AttentionHandler):
         except ConfigError as error:
             raise invalid(str(error), "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
-        lines_of = [[text] if recipe.data.prefixes else text.split("\n") for text in texts]
+        lines_of = [[text] if whole or recipe.data.prefixes else text.split("\n") for text in texts]
         parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
@@ -87,7 +97,7 @@ class TranslationHandler(AttentionHandler):
             each = iter(results)
             return [_join_lines([segmenter.join(line, [next(each) for _ in line]) for line in lines]) for lines in parts]
 
-        return PreparedRequest(("translate", config), items, answer)
+        return PreparedRequest(("translate", config), items, answer, _output_places(parts))
 
     def confidences(self, outputs: list[list[TranslatedText]]) -> PreparedRequest:
         """Prepare the probability that each translation is good; an item is a translation of a text."""
@@ -123,7 +133,7 @@ class EncoderHandler(AttentionHandler):
     def __init__(self, encoder: TextEncoder):
         super().__init__(encoder, encoder.tokenizer, encoder.tokenizer)
         self.encoder, self.tokenizer = encoder, encoder.tokenizer
-        self.parameters = _parameters(encoder.model)
+        self.parameters = count_parameters(encoder.model)
         if self.reads_trees:  # requests carry heads for `look` alone
             return
         tasks = available({"fill": lambda: encoder.fill_model, "predict": encoder.finetuned})
@@ -148,9 +158,7 @@ class EncoderHandler(AttentionHandler):
 
     def fill(self, text: str, top: int) -> PreparedRequest:
         """Prepare the most probable words for each [MASK]."""
-        masks = text.count(MASK)
-        if masks > MAX_MASKS:
-            raise invalid(f"the text has {masks:,} {MASK}; {MAX_MASKS} can be filled at once", "text", "too_many_masks")
+        check_masks(text)
         length = len(self.encoder.masked(text))
         return PreparedRequest(("fill", top), [BatchItem(text, length, length)], lambda results: results[0])
 
@@ -175,25 +183,24 @@ class EncoderHandler(AttentionHandler):
         return self.encoder.fill(values, key[1]) if key[0] == "fill" else self.encoder.predict(values)
 
 
-class GenerationHandler(AttentionHandler):
-    """Continues texts, and passes on each piece as it is generated; an item is one continuation."""
+class CompletionHandler(Handler):
+    """A handler of a model that completes texts; an item is one completion."""
 
-    kind = "generator"
+    tokenizer: Tokenizer
+    has_logprobs: ClassVar[bool]
+    grows: ClassVar[bool] = False  # whether completions grow step by step, so that others can join them
 
-    def __init__(self, generator: TextGenerator):
-        super().__init__(generator, generator.tokenizer, generator.tokenizer)
-        self.generator = generator
-        self.parameters = _parameters(generator.causal_lm)
-        self.abilities = ["complete", *self.abilities]
+    @abstractmethod
+    def prompt(self, given: str | list[int], suffix: str | None) -> list[int]:
+        """Return the ids that the model reads for a prompt, a text or token ids, and what shall follow its completion."""
 
-    def try_out(self) -> bool:
-        for prompts in (["a"], ["a", "b"]):  # one row and several use different weights
-            self.generator.generate(prompts, max_new_tokens=2)
-        return math.isfinite(self.generator.score(["a a"])[0])
+    @abstractmethod
+    def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
+        """Return the config of decoding with these options."""
 
     def complete(self, prompts: Sequence[Prompt], config: DecodingConfig) -> PreparedRequest:
-        """Prepare the continuation of each prompt."""
-        lane = without_sampling(config)
+        """Prepare the completion of each prompt."""
+        lane = without_sampling(config) if self.grows else None
         items = [
             BatchItem(
                 prompt,
@@ -205,6 +212,33 @@ class GenerationHandler(AttentionHandler):
             for prompt in prompts
         ]
         return PreparedRequest(("complete", config), items, lambda results: results)
+
+
+class GenerationHandler(AttentionHandler, CompletionHandler):
+    """Continues texts, and passes on each piece as it is generated."""
+
+    kind = "generator"
+    has_logprobs = True
+    grows = True
+
+    def __init__(self, generator: TextGenerator):
+        super().__init__(generator, generator.tokenizer, generator.tokenizer)
+        self.generator, self.tokenizer = generator, generator.tokenizer
+        self.parameters = count_parameters(generator.causal_lm)
+        self.abilities = ["complete", *self.abilities]
+
+    def try_out(self) -> bool:
+        for prompts in (["a"], ["a", "b"]):  # one row and several use different weights
+            self.generator.generate(prompts, max_new_tokens=2)
+        return math.isfinite(self.generator.score(["a a"])[0])
+
+    def prompt(self, given: str | list[int], suffix: str | None) -> list[int]:
+        if suffix is not None:
+            raise invalid("a GPT continues texts; only a T5 writes what stands before a suffix", "suffix", "unsupported")
+        return self.generator.prompt(given) if isinstance(given, str) else self.generator.check_prompt(given)
+
+    def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
+        return self.generator.decoding(max_new_tokens, **options)
 
     def begin(self, items: Sequence[BatchItem]) -> RunningItems:
         by_options: dict[Any, list[BatchItem]] = {}
@@ -254,9 +288,31 @@ class VectorsHandler(Handler):
         return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
 
 
-def _parameters(network: Any) -> int | None:
+def check_masks(text: str) -> None:
+    """Refuse a text with too many words to predict."""
+    masks = text.count(MASK)
+    if masks > MAX_MASKS:
+        raise invalid(f"the text has {masks:,} {MASK}; {MAX_MASKS} can be filled at once", "text", "too_many_masks")
+
+
+def count_parameters(network: Any) -> int | None:
     """Return the number of a network's weights; None for the model of another program's engine."""
     return sum(weight.numel() for weight in network.parameters()) if isinstance(network, nn.Module) else None
+
+
+def _output_places(texts: Sequence[Sequence[Sequence[SourcePart]]]) -> list[OutputPlace]:
+    """Return where the translation of each part stands in its text, so that all of a text joined are its translation."""
+    places = []
+    for number, lines in enumerate(texts):
+        breaks = ""  # since the last part of the text
+        for index, line in enumerate(lines):
+            breaks += "\n" if index else ""
+            for part in line:
+                places.append(OutputPlace(number, breaks + part.before, part.after))
+                breaks = ""
+        if breaks and places and places[-1].text == number:
+            places[-1] = places[-1]._replace(after=places[-1].after + breaks)
+    return places
 
 
 def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:

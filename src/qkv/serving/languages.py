@@ -1,7 +1,10 @@
-"""Languages: their names, and detection by script."""
+"""Languages: their names, and detection by the profiles that runs learned from their training texts, else by script."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from qkv.text.language_profile import LanguageProfile, unknown_language_score
 
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "bn": "Bengali", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German",
@@ -22,6 +25,7 @@ _SCRIPTS = {
     "hi": "\u0900-\u097f", "bn": "\u0980-\u09ff",
 }  # fmt: skip
 _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
+CAUTION = 2.0  # divides log-probabilities: the characters of a text are less independent than the profiles assume
 UNNAMED = ("source", "target")  # codes for a run that does not name its languages
 
 
@@ -30,22 +34,34 @@ def language_name(code: str) -> str:
     return NAMES.get(_base(code), code)
 
 
-def detect_language(text: str, candidates: Sequence[str]) -> list[tuple[str, float]]:
+def detect_language(text: str, candidates: Mapping[str, LanguageProfile | None]) -> list[tuple[str, float]]:
     """Rank languages that a text may be in, most probable first, with a confidence from 0 to 100.
 
-    Only the script counts, so languages with the same script share the confidence.
+    Languages with a profile are compared by it; a text that none of them makes likely may be in another language. Languages
+    without one are told by their script alone: those of the same script share what is left.
     """
+    scores = {code: profile.score(text) for code, profile in candidates.items() if profile is not None}
     letters = sum(character.isalpha() for character in text)
+    best = max(scores.values(), default=0.0)
+    weights = {code: math.exp((score - best) / CAUTION) for code, score in scores.items()}
+    known = 1 / (1 + math.exp(min((unknown_language_score(text) - best) / CAUTION, 500.0))) if scores and letters else 0.0
+    found = {code: known * weight / sum(weights.values()) for code, weight in weights.items()}
+    shares = _script_shares(text, letters, [code for code in candidates if code not in scores])
+    left, all_shares = 1 - sum(found.values()), sum(shares.values())
+    for code, share in shares.items():
+        found[code] = left * max(shares.values()) * share / all_shares if all_shares else 0.0
+    return sorted(((code, 100 * value) for code, value in found.items()), key=lambda one: -one[1])
+
+
+def _script_shares(text: str, letters: int, codes: Sequence[str]) -> dict[str, float]:
+    """Return the share of a text's letters that are in the script of each language."""
     shares = {}
-    for code in candidates:
+    for code in codes:
         script = _SCRIPTS.get(_base(code), _LATIN)
         shares[code] = len(re.findall(f"[{script}]", text)) / letters if letters else 0.0
     if not re.search(f"[{_KANA}]", text):  # Chinese characters without kana are not Japanese
         shares = {code: 0.0 if _base(code) == "ja" else share for code, share in shares.items()}
-    total = sum(shares.values())
-    best = max(shares.values(), default=0.0)
-    found = [(code, 100 * best * share / total if total else 0.0) for code, share in shares.items()]
-    return sorted(found, key=lambda one: -one[1])
+    return shares
 
 
 def _base(code: str) -> str:

@@ -1,32 +1,23 @@
-"""OpenAI's API: embeddings from encoders, completions from GPTs."""
+"""OpenAI's API: embeddings from encoders, completions from GPTs and T5s."""
 
 import base64
-import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from qkv.inference.text_generator import GeneratedText, Prompt
 from qkv.serving import response_models
-from qkv.serving.batching import PreparedRequest
+from qkv.serving.completions import Completion
 from qkv.serving.errors import invalid
-from qkv.serving.handlers import GenerationHandler
 from qkv.serving.registry import COMPLETE, EMBED, ServedModel
 from qkv.serving.request_body import StrictBodyRoute
 from qkv.serving.request_models import CompletionRequest, EmbeddingsRequest
 from qkv.serving.response_models import OPENAI_ERRORS
 from qkv.serving.service import Service
-from qkv.serving.streaming import CompletionStream, EventStreamResponse
 
-GREEDY_BELOW = 0.01  # temperature below which the most probable token is taken
 STARTED = int(time.time())
-DEFAULT_TOKENS = 16  # that OpenAI generates where max_tokens is null
-
-ServedGpt = ServedModel[GenerationHandler]
 
 
 def openai_router(service: Service) -> APIRouter:
@@ -56,10 +47,9 @@ def openai_router(service: Service) -> APIRouter:
 
     @router.post("/completions", response_model=response_models.CompletionResponse, responses={**OPENAI_ERRORS, **streamed})
     async def completions(request: Request, body: CompletionRequest) -> Response:
-        """Continue each text; with `stream`, piece by piece as server-sent events."""
-        gpt = service.models.find(body.model, COMPLETE)
-        texts = _prompt_texts(service, body)
-        return await (_stream if body.stream else _complete)(service, request, body, gpt, texts)
+        """Continue each text, or fill in what stands between it and `suffix`; with `stream`, piece by piece."""
+        completion = Completion(service, request, body, service.models.find(body.model, COMPLETE))
+        return await (completion.stream() if body.stream else completion.answer())
 
     return router
 
@@ -73,11 +63,14 @@ async def _embeddings(service: Service, request: Request, body: EmbeddingsReques
     service.check_texts(texts, "input")
     model = service.models.find(body.model, EMBED)
     width = model.handler.encoder.model.encoder.config.width
-    if body.dimensions not in (None, width):
-        raise invalid(f"the vectors of {model.name} have {width} dimensions; ask for these or leave it out", "dimensions")
+    if body.dimensions is not None and body.dimensions > width:
+        raise invalid(f"the vectors of {model.name} have {width} dimensions; ask for fewer or leave it out", "dimensions")
     found = await service.answer(request, model, lambda: model.handler.embed(texts))
 
     def encoded(vector: np.ndarray) -> Any:
+        if body.dimensions is not None:  # the first ones, of length 1 again
+            vector = vector[: body.dimensions]
+            vector = vector / max(float(np.linalg.norm(vector)), 1e-12)
         if body.encoding_format == "base64":
             return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
         return vector.tolist()
@@ -85,84 +78,3 @@ async def _embeddings(service: Service, request: Request, body: EmbeddingsReques
     data = [{"object": "embedding", "index": index, "embedding": encoded(vector)} for index, (vector, _) in enumerate(found)]
     tokens = sum(length for _, length in found)
     return {"object": "list", "model": model.name, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
-
-
-def _prompt_texts(service: Service, body: CompletionRequest) -> list[str]:
-    """Check a request's limits, and return the prompt of each choice."""
-    given = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    service.check_texts(given, "prompt")
-    if (body.max_tokens or 0) > service.settings.new_tokens:
-        most = service.settings.new_tokens
-        raise invalid(f"{body.max_tokens:,} tokens; ask for {most:,} at most", "max_tokens", "too_many_tokens")
-    texts = [text for text in given for _ in range(body.n or 1)]
-    if len(texts) > service.settings.texts:
-        raise invalid(f"{len(texts):,} texts to generate; ask for {service.settings.texts:,} at most", "n", "too_many_texts")
-    return texts
-
-
-async def _complete(service: Service, request: Request, body: CompletionRequest, gpt: ServedGpt, texts: list[str]) -> Response:
-    most = service.settings.new_tokens
-    found: list[GeneratedText] = await service.answer(request, gpt, lambda: _prepare(gpt, body, texts, most))
-    choices = [
-        _choice(index, (text if body.echo else "") + one.text, one)
-        for index, (text, one) in enumerate(zip(texts, found, strict=True))
-    ]
-    return JSONResponse({**_completion(gpt), "choices": choices, "usage": _usage(gpt, body, texts, found)})
-
-
-async def _stream(service: Service, request: Request, body: CompletionRequest, gpt: ServedGpt, texts: list[str]) -> Response:
-    stream = CompletionStream(service, request, gpt)
-    await stream.start(lambda: _prepare(gpt, body, texts, service.settings.new_tokens, stream))
-    return EventStreamResponse(request, _events(stream, gpt, body, texts), stream.close)
-
-
-async def _events(stream: CompletionStream, gpt: ServedGpt, body: CompletionRequest, texts: Sequence[str]) -> AsyncIterator[Any]:
-    """Return the pieces of all texts as they are generated, then the reason why each ended."""
-    completion = _completion(gpt)
-    if body.echo:
-        for index, text in enumerate(texts):
-            yield {**completion, "choices": [_choice(index, text)]}
-    async for index, text in stream.pieces():
-        yield {**completion, "choices": [_choice(index, text)]}
-    found: list[GeneratedText] = await stream.results()
-    for index, one in enumerate(found):
-        yield {**completion, "choices": [_choice(index, "", one)]}
-    if body.stream_options and body.stream_options.include_usage:
-        yield {**completion, "choices": [], "usage": _usage(gpt, body, texts, found)}
-    yield "[DONE]"
-
-
-def _prepare(
-    gpt: ServedGpt, body: CompletionRequest, texts: Sequence[str], most: int, stream: CompletionStream | None = None
-) -> PreparedRequest:
-    """Prepare a prompt for each choice; without a seed, each choice samples from a random stream of its own."""
-    generator = gpt.handler.generator
-    temperature = 1.0 if body.temperature is None else body.temperature
-    options: dict[str, Any] = {}
-    if temperature >= GREEDY_BELOW:
-        options = {"sampling": True, "temperature": temperature, "top_p": body.top_p or 1.0, "top_k": body.top_k or 0}
-        options["seed"] = (body.seed or 0) % 2**64
-    prompts = []
-    for index, text in enumerate(texts):
-        number = secrets.randbits(48) if body.seed is None else index
-        callback = stream.callback(index) if stream else None
-        ids = generator.prompt(text)
-        prompts.append(Prompt(ids, number, body.stop_strings, callback, body.max_tokens or DEFAULT_TOKENS))
-    return gpt.handler.complete(prompts, generator.decoding(most, **options))
-
-
-def _completion(gpt: ServedGpt) -> dict[str, Any]:
-    """Return the fields that every part of a completion repeats."""
-    return {"id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()), "model": gpt.name}
-
-
-def _choice(index: int, text: str, generated: GeneratedText | None = None) -> dict[str, Any]:
-    """Return a choice, with the reason why it ended if it is complete."""
-    reason = None if generated is None else "stop" if generated.ended else "length"
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
-
-
-def _usage(gpt: ServedGpt, body: CompletionRequest, texts: Sequence[str], found: Sequence[GeneratedText]) -> dict[str, int]:
-    prompted = sum(len(gpt.handler.generator.prompt(text)) for text in texts[:: body.n or 1])
-    generated = sum(len(one.ids) for one in found)
-    return {"prompt_tokens": prompted, "completion_tokens": generated, "total_tokens": prompted + generated}

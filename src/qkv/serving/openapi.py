@@ -29,7 +29,8 @@ def describe(app: FastAPI, settings: ServiceSettings) -> dict[str, Any]:
             if option.get("type") == "string":
                 option["maxLength"] = settings.characters
             elif option.get("type") == "array":
-                option["maxItems"] = settings.texts
+                ids = option.get("items", {}).get("type") == "integer"
+                option["maxItems"] = settings.characters if ids else settings.texts
     for schema, field, most in (
         ("TranslateRequest", "alternatives", settings.alternatives),
         ("CompletionRequest", "max_tokens", settings.new_tokens),

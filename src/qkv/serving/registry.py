@@ -13,7 +13,8 @@ from qkv.inference.adapters import find_bases, load_adapters
 from qkv.inference.load import load, load_translator, read_role
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
-from qkv.serving.handlers import EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
+from qkv.serving.handlers import CompletionHandler, EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
+from qkv.serving.infill_handler import InfillHandler
 from qkv.serving.service_config import name_and_folder
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
@@ -23,6 +24,7 @@ HANDLERS: dict[str, Callable[[Any], Handler]] = {  # by what a run loads as
     "translator": TranslationHandler,
     "encoder": EncoderHandler,
     "generator": GenerationHandler,
+    "infiller": InfillHandler,
 }
 
 
@@ -36,9 +38,9 @@ class Ability(Generic[H]):
 
 TRANSLATE = Ability[TranslationHandler]("translate", "a translator")
 EMBED = Ability[EncoderHandler]("embed", "an encoder")
-FILL = Ability[EncoderHandler]("fill", "an encoder that predicts masked words")
+FILL = Ability[EncoderHandler | InfillHandler]("fill", "an encoder that predicts masked words, or a T5")
 PREDICT = Ability[EncoderHandler]("predict", "a fine-tuned encoder")
-COMPLETE = Ability[GenerationHandler]("complete", "a GPT")
+COMPLETE = Ability[CompletionHandler]("complete", "a GPT or a T5")
 NEIGHBOURS = Ability[VectorsHandler]("neighbours", "word vectors")
 MAP = Ability[VectorsHandler]("map", "word vectors")
 LOOK = Ability[AttentionHandler]("look", "a model with attention to words")
@@ -174,6 +176,4 @@ def _load(folder: Path, device: str, engine: str | None, precision: str | None) 
     if (folder / TENSORS).exists():
         return VectorsHandler(WordVectors.load(folder))
     loaded = load(folder, device, engine, precision)
-    if loaded.loads_as not in HANDLERS:
-        raise ConfigError(f"{folder} is a T5 that restores text, which is not served; train it on pairs with start={folder}")
     return HANDLERS[loaded.loads_as](loaded)

@@ -3,20 +3,22 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from qkv.serving.errors import ClientGone, RequestError, invalid
-from qkv.serving.request_models import RequestBody
+from qkv.serving.request_models import RequestBody, TranslateFileRequest, UploadedFile
 from qkv.serving.settings import ServiceSettings
 
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+JSON, FORM, MULTIPART = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 PARAMETER = re.compile("[a-z][a-z_]{0,30}")
 Body = TypeVar("Body", bound=RequestBody)
 
@@ -40,9 +42,9 @@ def also_as_form(model: type[RequestBody]) -> dict[str, Any]:
     return {"requestBody": {"content": {FORM: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}}}
 
 
-async def read_bytes(request: Request, settings: ServiceSettings) -> bytes:
-    """Return a request's body; raise if it is too large or arrives too slowly."""
-    most = settings.body_bytes
+async def read_bytes(request: Request, settings: ServiceSettings, most: int | None = None) -> bytes:
+    """Return a request's body; raise if it arrives too slowly, or is larger than `most`, by default settings.body_bytes."""
+    most = settings.body_bytes if most is None else most
     too_large = RequestError(413, "body_too_large", f"the body has more than {most:,} bytes; send less at a time")
     announced = request.headers.get("content-length", "0")
     if not announced.isdigit() or int(announced) > 16 * most:  # too much to read to the end
@@ -80,12 +82,46 @@ def parse_body(body: bytes, content_type: str, model: type[Body]) -> Body:
             fields.setdefault(name, []).append(value)
         return model.model_validate({name: values[0] if len(values) == 1 else values for name, values in fields.items()})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        steps = [str(step) for step in first["loc"] if isinstance(step, int) or str(step) in model.model_fields]
-        where = ".".join(steps) or None
-        raise invalid(f"{where or 'the body'}: {_explain(first)}", where, "invalid_request") from None
+        raise _invalid_body(error, model) from None
     except ValueError:  # parse_qsl raises it for too many fields
         raise invalid("the form cannot be read; send fewer fields", None, "invalid_request") from None
+
+
+async def read_upload_form(request: Request, settings: ServiceSettings) -> TranslateFileRequest:
+    """Return the form of a request that uploads a file."""
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != MULTIPART:
+        raise RequestError(415, "content_type", f"the content type must be {MULTIPART}")
+    content = await read_bytes(request, settings, settings.file_bytes + settings.body_bytes)
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield content
+        yield b""
+
+    parser = MultiPartParser(Headers({"content-type": content_type}), stream(), max_files=1, max_fields=10)
+    try:
+        form, fields = await parser.parse(), dict[str, Any]()
+        for name, value in form.multi_items():
+            fields[name] = UploadedFile(value.filename or "", await value.read()) if isinstance(value, UploadFile) else value
+        await form.close()
+        given = fields.get("file")
+        if not isinstance(given, UploadedFile):
+            raise invalid("the form has no file; send one in the field file", "file", "invalid_request")
+        if len(given.content) > settings.file_bytes:
+            raise RequestError(413, "body_too_large", f"the file has more than {settings.file_bytes:,} bytes; split it", "file")
+        return TranslateFileRequest.model_validate(fields)
+    except (MultiPartException, ValueError) as error:
+        if isinstance(error, ValidationError):
+            raise _invalid_body(error, TranslateFileRequest) from None
+        raise invalid("the form cannot be read; send one file and the fields of this path", None, "invalid_request") from None
+
+
+def _invalid_body(error: ValidationError, model: type[RequestBody]) -> RequestError:
+    """Return the error for a body that is not what a model wants."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    steps = [str(step) for step in first["loc"] if isinstance(step, int) or str(step) in model.model_fields]
+    where = ".".join(steps) or None
+    return invalid(f"{where or 'the body'}: {_explain(first)}", where, "invalid_request")
 
 
 def _explain(mistake: Any) -> str:

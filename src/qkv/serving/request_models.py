@@ -1,18 +1,27 @@
 """Bodies of requests. Unknown keys are refused; OpenAPI is generated from these models."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, Json, SkipValidation, StringConstraints, WithJsonSchema, model_validator
 
 from qkv.base.config import Config
 
 MAX_SEED = 2**53  # beyond it, programs that read numbers of JSON as floats would change a seed
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+GlossaryTerms = Annotated[dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]], Field(max_length=1000)]
 TextList = Annotated[list[str], Field(min_length=1)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 NonEmptyText = Annotated[str, StringConstraints(min_length=1)]  # where a model has nothing to do for an empty one
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Top = Annotated[int, Field(ge=1, le=100)]
+
+
+class UploadedFile(NamedTuple):
+    """A file of a form."""
+
+    name: str
+    content: bytes
 
 
 class RequestBody(Config):
@@ -32,19 +41,32 @@ class TranslateRequest(RequestBody):
     """Texts to translate, as in LibreTranslate's API; `model` chooses among translators of the same languages.
 
     `glossary` maps terms to the translations that they must have, as a file of `qkv translate --glossary` does.
+    With `stream`, translations come sentence by sentence, as server-sent events.
     """
 
     accepts_form = True
     q: str | list[str]
     source: ModelName | None = None  # a code of GET /languages, or auto
     target: ModelName | None = None
-    format: Literal["text"] = "text"
+    format: Literal["text", "html"] = "text"
     alternatives: int = Field(default=0, ge=0)
     confidence: bool = False  # whether to return the probability that each translation is good
     api_key: str | None = None
     model: ModelName | None = None
-    glossary: dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]] | None = Field(default=None, max_length=1000)
+    glossary: GlossaryTerms | None = None
+    stream: bool = False
     soft: bool = False  # whether the glossary is put into the source, as `qkv translate --soft` does
+
+
+class TranslateFileRequest(RequestBody):
+    """A file to translate, as in LibreTranslate's API: any format that `qkv translate` reads, by the end of its name."""
+
+    file: Annotated[UploadedFile, SkipValidation, WithJsonSchema({"type": "string", "format": "binary"})]
+    source: ModelName | None = None  # a code of GET /languages, or auto
+    target: ModelName | None = None
+    api_key: str | None = None
+    model: ModelName | None = None
+    glossary: Json[GlossaryTerms] | None = None  # as for /translate
 
 
 class DetectRequest(RequestBody):
@@ -113,10 +135,18 @@ class StreamOptions(Config):
 
 
 class CompletionRequest(RequestBody):
-    """Texts to continue, as in OpenAI's API; options that are not supported must have their default."""
+    """Texts to continue, as in OpenAI's API; options that are not supported must have their default.
+
+    A prompt may also be a list of token ids. A T5 fills in the text between `prompt` and `suffix`.
+    """
 
     model: ModelName
-    prompt: NonEmptyText | Annotated[list[NonEmptyText], Field(min_length=1)]
+    prompt: (
+        NonEmptyText
+        | Annotated[list[NonEmptyText], Field(min_length=1)]
+        | TokenIds
+        | Annotated[list[TokenIds], Field(min_length=1)]
+    )
     max_tokens: int | None = Field(default=16, ge=1)
     temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)
     top_p: float | None = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
@@ -129,11 +159,11 @@ class CompletionRequest(RequestBody):
     stream_options: StreamOptions | None = None
     user: str | None = None
     best_of: Literal[1] | None = None
-    frequency_penalty: Literal[0] | None = None
-    presence_penalty: Literal[0] | None = None
+    frequency_penalty: float | None = Field(default=0, ge=-2, le=2, allow_inf_nan=False)
+    presence_penalty: float | None = Field(default=0, ge=-2, le=2, allow_inf_nan=False)
     logit_bias: None = None
-    logprobs: None = None
-    suffix: None = None
+    logprobs: int | None = Field(default=None, ge=0, le=20)  # most probable tokens that are listed beside each token
+    suffix: str | None = None
 
     @property
     def stop_strings(self) -> tuple[str, ...]:

@@ -49,6 +49,16 @@ class TranslateResponse(BaseModel):
     scores: list[float] | list[list[float]] | None = None
     confidences: list[float | None] | list[list[float | None]] | None = None
     missingTerms: list[str] | list[list[str]] | None = None  # terms that are not translated as the glossary says
+    pivot: str | None = None  # the language between two models, where none translates directly
+
+
+class TranslateFileResponse(BaseModel):
+    """Where the translated file can be fetched, for ten minutes; how many of its segments are translated, and how many left."""
+
+    translatedFileUrl: str
+    translated: int
+    left: int  # segments that had a translation, or whose translation would break the file
+    pivot: str | None = None
 
 
 class LanguageInfo(BaseModel):
@@ -84,7 +94,7 @@ class ModelInfo(BaseModel):
     """A model; `parameters` is null where another program holds the weights (`--engine`, exported folders)."""
 
     id: str
-    kind: Literal["translator", "encoder", "generator", "vectors"]
+    kind: Literal["translator", "encoder", "generator", "infiller", "vectors"]
     can: list[str]
     languages: list[str] | None
     takes: Literal["text", "pair", "words", "question"] | None  # the input of a fine-tuned model
@@ -181,11 +191,20 @@ class EmbeddingsResponse(BaseModel):
     usage: TokenUsage
 
 
+class CompletionLogprobs(BaseModel):
+    """The tokens of a choice, their log-probabilities by the model, the most probable ones there, and where each begins."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
 class CompletionChoice(BaseModel):
     index: int
     text: str
     finish_reason: Literal["stop", "length"] | None
-    logprobs: None
+    logprobs: CompletionLogprobs | None
 
 
 class CompletionResponse(BaseModel):

@@ -12,6 +12,7 @@ from fastapi import Request
 from qkv.base.errors import QkvError
 from qkv.serving.authentication import Authenticator
 from qkv.serving.batching import PreparedRequest
+from qkv.serving.downloads import Downloads
 from qkv.serving.errors import ClientGone, RequestError, invalid
 from qkv.serving.metrics import Metrics
 from qkv.serving.registry import ModelRegistry, ServedModel
@@ -45,6 +46,7 @@ class Service:
             model.name: BatchWorker(model.name, model.handler, settings, self.metrics, self.limits) for model in models.all
         }
         self.threads = ThreadPoolExecutor(2, "qkv-prepare")  # tokenize, so that the event loop stays free
+        self.downloads = Downloads(settings.downloads)
         self.stopping = False
 
     def close(self) -> None:
@@ -53,6 +55,7 @@ class Service:
         for worker in self.workers.values():
             worker.close()
         self.threads.shutdown()
+        self.downloads.close()
 
     @property
     def dead(self) -> list[str]:
@@ -103,16 +106,16 @@ class Service:
 
             return await until_disconnect(request, compute())
 
-    async def prepare(self, prepare: Callable[[], PreparedRequest]) -> PreparedRequest:
-        """Split a request into items on another thread; an error in its texts is the client's."""
+    async def prepare(self, prepare: Callable[[], Result]) -> Result:
+        """Call a function that reads a request's texts on another thread; an error in them is the client's."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, prepare)
         except QkvError as error:
             raise RequestError(400, "unsuitable", str(error)) from None
 
-    def check_texts(self, texts: Sequence[str], param: str) -> None:
-        """Raise if a request has more texts or characters than allowed."""
-        if len(texts) > self.settings.texts:
+    def check_texts(self, texts: Sequence[str], param: str, any_number: bool = False) -> None:
+        """Raise if a request has more characters than allowed, or more texts unless `any_number`, as of a document, will do."""
+        if len(texts) > self.settings.texts and not any_number:
             raise invalid(f"{len(texts):,} texts in one request; send {self.settings.texts:,} at most", param, "too_many_texts")
         characters = sum(map(len, texts))
         if characters > self.settings.characters:

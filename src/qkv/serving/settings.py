@@ -64,6 +64,8 @@ class ServiceSettings(Config):
     queued_tokens: int = Field(default=200_000, ge=1)  # of one model that wait or are computed; half of them for one caller
     time_limit: float = Field(default=60.0, gt=0)  # seconds within which a request must have its turn
     body_bytes: int = Field(default=1_000_000, ge=1)  # of a request
+    file_bytes: int = Field(default=5_000_000, ge=1)  # of an uploaded file
+    downloads: str | None = None  # folder of translated files until they are fetched; None: a temporary one
     body_seconds: float = Field(default=10.0, gt=0)  # in which a request must arrive
     connections: int = Field(default=1000, ge=1)  # open at once
     connections_per_address: int = Field(default=200, ge=1)  # open at once; a proxy in front is one address, and needs more

@@ -9,47 +9,54 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.serving.batching import PreparedRequest, QueuedRequest
 from qkv.serving.errors import RequestError, error_body, timed_out
 from qkv.serving.registry import ServedModel
 from qkv.serving.service import Service, until_disconnect
 
 
-class CompletionStream:
-    """A request whose texts are read as they are generated; `close` frees its slot, and generation stops at the next token."""
+class RequestStream:
+    """A request whose results are read as they are computed; `close` frees its slot, and generation stops at the next token."""
 
     def __init__(self, service: Service, request: Request, model: ServedModel[Any]):
         self.service, self.model = service, model
         request.state.model = model.name
         self.caller: str = request.state.caller
         self.loop = asyncio.get_running_loop()
-        self.received: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+        self.received: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
         self.queued: QueuedRequest | None = None
         self._slot = contextlib.ExitStack()
 
-    async def start(self, prepare: Callable[[], PreparedRequest]) -> None:
-        """Reserve a slot and put the request into the queue."""
+    async def start(self, prepare: Callable[[], PreparedRequest], by_item: bool = False) -> PreparedRequest:
+        """Reserve a slot and put the request into the queue; if `by_item`, `pieces` are the results of its items."""
         worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
         try:
             prepared = await self.service.prepare(prepare)
-            self.queued = worker.put(prepared.key, prepared.items, self.caller)
+            receive = (lambda index, result: self.received.put_nowait((index, result))) if by_item else None
+            self.queued = worker.put(prepared.key, prepared.items, self.caller, receive)
         except BaseException:
             self._slot.close()
             raise
         self.queued.done.add_done_callback(lambda _: self.received.put_nowait(None))
+        return prepared
 
-    def callback(self, index: int) -> Callable[[str], None]:
-        """Return the function that the worker calls with each piece of a text."""
+    def callback(self, index: int, record: LogprobRecord | None = None) -> Callable[[str], None]:
+        """Return the function that the worker calls with each piece of a text; its tokens' log-probabilities go with it."""
+        sent = 0
 
         def receive(piece: str) -> None:
+            nonlocal sent
             if piece:
+                tokens = () if record is None else tuple(record.tokens[sent:])
+                sent += len(tokens)
                 with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                    self.loop.call_soon_threadsafe(self.received.put_nowait, (index, piece))
+                    self.loop.call_soon_threadsafe(self.received.put_nowait, (index, (piece, tokens)))
 
         return receive
 
-    async def pieces(self) -> AsyncIterator[tuple[int, str]]:
-        """Return the index of a text and its next piece, until all texts are complete."""
+    async def pieces(self) -> AsyncIterator[tuple[int, Any]]:
+        """Return the index of a text and its next piece, or of an item and its result, until all are complete."""
         assert self.queued is not None
         limit = self.service.settings.time_limit
         while True:
@@ -102,5 +109,5 @@ class EventStreamResponse(Response):
             async for event in self.events:
                 await send_event((event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)).encode())
         except RequestError as error:  # the status is sent already, so the error is an event
-            await send_event(error_body("/v1/", error))
+            await send_event(error_body(self.request.url.path, error))
         await send({"type": "http.response.body", "body": b"", "more_body": False})

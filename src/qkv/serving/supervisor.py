@@ -39,13 +39,14 @@ class Supervisor:
     def __init__(self, config: ServiceConfig, read_config: Callable[[], ServiceConfig], listening: socket.socket):
         self.config, self.read_config = config, read_config
         self.folder = tempfile.mkdtemp(prefix="qkv-metrics-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+        self.downloads = tempfile.mkdtemp(prefix="qkv-downloads-")
         share_metrics(self.folder, "supervisor")
         self.metrics = SupervisorMetrics()
-        self.inherited = Inherited(listening, SharedLimits(NUMBERS * config.workers), self.folder)
+        self.inherited = Inherited(listening, SharedLimits(NUMBERS * config.workers), self.folder, self.downloads)
         self.template: Process | None = None
         self.workers: list[Process] = []  # that serve the config
         self.processes: set[Process] = set()  # all that have not ended
-        self.time_limit = 60.0  # of a request
+        self.time_limit = 240.0  # seconds after which every request is answered or given up
         self.stopping = False
         self.changing, self.switching = asyncio.Lock(), asyncio.Lock()
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -74,7 +75,8 @@ class Supervisor:
                 await stop.wait()
         finally:
             await self._stop()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            for folder in (self.folder, self.downloads):
+                shutil.rmtree(folder, ignore_errors=True)
 
     async def reload(self) -> None:
         """Read the config, the files of keys, and folders with new files again."""

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from qkv.base.errors import QkvError
-from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, QueuedRequest, RunningItems
+from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest, RunningItems
 from qkv.serving.errors import RequestError, internal_error, overloaded, queue_full, timed_out, too_much_work
 from qkv.serving.fairness import FairClock
 from qkv.serving.metrics import Metrics
@@ -136,9 +136,14 @@ class BatchWorker:
             raise queue_full(self.settings.queue)
         return QueueSlot(self)
 
-    def put(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY) -> QueuedRequest:
-        """Put items into the queue; raise if they would have to wait too long."""
-        request = QueuedRequest(key, items, caller)
+    def put(
+        self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY, on_result: OnResult | None = None
+    ) -> QueuedRequest:
+        """Put items into the queue; raise if they would have to wait too long.
+
+        The event loop calls `on_result` with the index and the result of each that is computed.
+        """
+        request = QueuedRequest(key, items, caller, on_result)
         with self._changed:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from fastapi import FastAPI
 
 from qkv.base.errors import ConfigError, QkvError
+from qkv.serving.batching import GIVEN_UP
 from qkv.serving.metrics import share_metrics
 from qkv.serving.server import BACKLOG, ServiceServer, serve
 from qkv.serving.service_config import ServiceConfig
@@ -36,6 +37,7 @@ class Inherited(NamedTuple):
     listening: socket.socket
     limits: SharedLimits
     metrics: str  # folder of the metrics that all processes share
+    downloads: str  # folder of translated files, unless the settings name one
 
 
 def run_process(inherited: Inherited, channel: socket.socket) -> NoReturn:
@@ -104,7 +106,8 @@ class Template:
         self.threads = self.threads or torch.get_num_threads()
         torch.set_num_threads(1)
         device_type = _device_type(self.config.device)
-        self.settings = self.config.settings(device_type)
+        settings = self.config.settings(device_type)
+        self.settings = settings.model_copy(update={"downloads": settings.downloads or self.inherited.downloads})
         # Models that are replaced leave the memory before others enter it.
         self.loaded = {group: self.loaded[group] for group in self.groups if group in self.loaded}
         for group in self.groups:
@@ -112,7 +115,7 @@ class Template:
                 self.loaded[group] = group.load()
         gc.collect()
         gc.freeze()  # the collector of a fork does not touch, and so copy, pages of what is here now
-        write_message(self.channel, ready=True, time_limit=self.settings.time_limit)
+        write_message(self.channel, ready=True, time_limit=GIVEN_UP * self.settings.time_limit)
 
     def _groups(self) -> list[Any]:
         from qkv.serving.registry import model_groups

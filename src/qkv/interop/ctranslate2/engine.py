@@ -176,6 +176,8 @@ def _unsupported(config: DecodingConfig, allowed: Tensor | None, precision: str)
         "coverage_penalty": config.coverage_penalty > 0,
         "min_length with a beam": beam and config.min_length > 0,
         "repetition_penalty": config.repetition_penalty != 1,
+        "frequency_penalty": config.frequency_penalty != 0,
+        "presence_penalty": config.presence_penalty != 0,
         "no_repeat_ngram with a beam": beam and config.no_repeat_ngram > 0,
         f"length_penalty {alpha:g}, above {MAX_LENGTH_PENALTY:g}, with a beam": beam and alpha > MAX_LENGTH_PENALTY,
         "a list of words to keep to": allowed is not None,

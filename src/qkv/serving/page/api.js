@@ -4,6 +4,9 @@ let key = stored("qkv-key");
 
 export const hasKey = () => Boolean(key);
 
+/** The header with the key, if there is one. */
+export const authorization = () => (key ? { Authorization: `Bearer ${key}` } : {});
+
 /** Store the API key until the tab is closed. */
 export function useKey(given) {
   key = given;
@@ -70,7 +73,7 @@ function asJson(body, signal) {
 }
 
 async function send(path, options) {
-  const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
+  const headers = { ...options.headers, ...authorization() };
   const response = await checkConnection(fetch(path, { ...options, headers }));
   if (!response.ok) throw await errorOf(response);
   return response;

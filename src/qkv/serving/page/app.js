@@ -5,6 +5,7 @@ import { fillPanel } from "./fill.js";
 import { lookPanel } from "./look.js";
 import { Panel } from "./panel.js";
 import { predictPanel } from "./predict.js";
+import { bindTheme } from "./switch.js";
 import { translatePanel } from "./translate.js";
 import { wordsPanel } from "./words.js";
 import { writePanel } from "./write.js";
@@ -81,24 +82,5 @@ keyForm.addEventListener("submit", (event) => {
 document.addEventListener("key-needed", showKeyForm);
 window.addEventListener("hashchange", () => show(true));
 
-const theme = document.getElementById("theme");
-const system = matchMedia("(prefers-color-scheme: dark)");
-const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-
-function showTheme() {
-  theme.setAttribute("aria-checked", String(isDark()));
-}
-
-theme.addEventListener("click", () => {
-  const chosen = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = chosen;
-  showTheme();
-  try {
-    localStorage.setItem("qkv-theme", chosen);
-  } catch {
-    // Storage is blocked: the choice lasts until the page is left.
-  }
-});
-system.addEventListener("change", showTheme);
-showTheme();
+bindTheme(document.getElementById("theme"));
 start();

@@ -80,9 +80,14 @@ def read_translatable(path: Path, file_format: str | None = None, options: ReadO
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return parse_translatable(path, content, chosen, options or ReadOptions())
+
+
+def parse_translatable(path: Path, content: bytes, file_format: str, options: ReadOptions) -> TranslatableFile:
+    """Parse the content of a file; messages name its path."""
     if not content.strip():
         raise NothingToTranslate(f"{path}: is empty; nothing to translate")
-    parsed = FORMATS[chosen](path, content, options or ReadOptions())
+    parsed = FORMATS[file_format](path, content, options)
     if not parsed.segments:
-        raise NothingToTranslate(f"{path}: no text to translate in it, read as {chosen}")
+        raise NothingToTranslate(f"{path}: no text to translate in it, read as {file_format}")
     return replace(parsed, segments=[with_icu_branches(segment) for segment in parsed.segments])

@@ -56,7 +56,11 @@ class _Node:
 
 def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     """Parse a page; `language` is the target language, which the attribute `lang` of the page gets."""
-    source = decode(path, content, _declared_encoding(content))
+    return parse_text(decode(path, content, _declared_encoding(content)), language)
+
+
+def parse_text(source: FileText, language: str = "") -> TranslatableFile:
+    """Parse a page, or a part of one, that is decoded already."""
     edits = []
     page = re.search(r"<html\b[^>]*?\slang\s*=\s*[\"']?([\w-]+)", source.text, re.IGNORECASE)
     if page and language:

@@ -1,0 +1,104 @@
+"""Examples of requests for the page of the API, which work with the models that are served."""
+
+import json
+from typing import Any
+
+from qkv.serving.handlers import EncoderHandler, VectorsHandler
+from qkv.serving.registry import (
+    COMPLETE,
+    EMBED,
+    FILL,
+    LOOK,
+    MAP,
+    NEIGHBOURS,
+    PREDICT,
+    TRANSLATE,
+    Ability,
+    ModelRegistry,
+    ServedModel,
+)  # fmt: skip
+from qkv.serving.routes import find_routes
+
+SENTENCES = {
+    "ar": "كيف حالك؟", "cs": "Jak se máš?", "de": "Wie geht es dir?", "el": "Τι κάνεις;", "en": "How are you?",
+    "es": "¿Cómo estás?", "fi": "Mitä kuuluu?", "fr": "Comment vas-tu ?", "he": "מה שלומך?", "hi": "आप कैसे हैं?",
+    "it": "Come stai?", "ja": "お元気ですか。", "ko": "잘 지내요?", "nl": "Hoe gaat het?", "pl": "Jak się masz?",
+    "pt": "Como vai?", "ro": "Ce mai faci?", "ru": "Как дела?", "sv": "Hur mår du?", "tr": "Nasılsın?", "uk": "Як справи?",
+    "vi": "Bạn khỏe không?", "zh": "你好吗？",
+}  # fmt: skip
+PREDICTED: dict[str | None, Any] = {
+    "text": "A very good film.",
+    "pair": ["A man sleeps.", "Somebody is asleep."],
+    "words": ["Anna", "lives", "in", "Paris"],
+    "question": ["Where does Anna live?", "Anna lives in Paris."],
+}
+
+
+class Example:
+    """A request to try: its body as JSON, or the fields of its form and path; None where no model here can answer it."""
+
+    def __init__(self, fields: dict[str, Any] | None, needs: str = ""):
+        self.fields, self.needs = fields, needs
+
+    @property
+    def body(self) -> str:
+        return json.dumps(self.fields, ensure_ascii=False, indent=2)
+
+
+def find_examples(models: ModelRegistry) -> dict[str, Example]:
+    """Return an example for each path that has one."""
+
+    def make(ability: Ability[Any], fields: Any) -> Example:
+        able = models.all_with(ability)
+        return Example(fields(able[0])) if able else Example(None, ability.needs)
+
+    first = next(iter(models.all), None)
+    text = _sentence(models)
+    return {
+        "/translate": make(TRANSLATE, lambda model: {"q": text, **_languages(models), "alternatives": 2}),
+        "/translate_file": make(TRANSLATE, lambda model: _languages(models)),
+        "/detect": make(TRANSLATE, lambda model: {"q": text}),
+        "/v1/models/{name}": Example({"name": first.name} if first else None, "a model"),
+        "/download_file/{name}": Example({"name": "as in translatedFileUrl"}),
+        "/v1/embeddings": make(EMBED, lambda model: {"model": model.name, "input": ["Where is it?", "Here it is."]}),
+        "/v1/completions": make(
+            COMPLETE,
+            lambda model: {
+                "model": model.name,
+                "prompt": "Once upon a time",
+                "max_tokens": 20,
+                "temperature": 0.8,
+                "stream": True,
+            },
+        ),
+        "/fill": make(FILL, lambda model: {"model": model.name, "text": "Paris is the [MASK] of France.", "top": 3}),
+        "/predict": make(PREDICT, _predict),
+        "/look": make(LOOK, lambda model: {"model": model.name, "text": "good dogs", **_heads(model)}),
+        "/neighbours": make(NEIGHBOURS, lambda model: {"model": model.name, "word": _words(model)[0], "top": 5}),
+        "/map": make(MAP, lambda model: {"model": model.name, "words": _words(model)}),
+    }
+
+
+def _languages(models: ModelRegistry) -> dict[str, str]:
+    source, target = next(iter(find_routes(models)))
+    return {"source": source, "target": target}
+
+
+def _sentence(models: ModelRegistry) -> str:
+    """Return a sentence in the first source language."""
+    source = next(iter(find_routes(models)), ("en", ""))[0]
+    return SENTENCES.get(source.replace("_", "-").split("-")[0].lower(), SENTENCES["en"])
+
+
+def _predict(model: ServedModel[EncoderHandler]) -> dict[str, Any]:
+    return {"model": model.name, "texts": [PREDICTED[model.handler.input_format]]}
+
+
+def _heads(model: ServedModel[Any]) -> dict[str, Any]:
+    return {"heads": [2, 0]} if model.handler.reads_trees else {}
+
+
+def _words(model: ServedModel[VectorsHandler]) -> list[str]:
+    """Return some of the words that have a vector, frequent ones that are not punctuation."""
+    words = [word for word in model.handler.vectors.words[:2000] if word.isalpha() and len(word) > 2]
+    return (words or model.handler.vectors.words)[:8]

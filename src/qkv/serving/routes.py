@@ -1,0 +1,79 @@
+"""Ways from one language to another: a translator, or two with a pivot language between them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qkv.serving.errors import invalid
+from qkv.serving.handlers import TranslationHandler
+from qkv.serving.languages import UNNAMED, detect_language
+from qkv.serving.registry import TRANSLATE, ModelRegistry, ServedModel
+from qkv.text.language_profile import LanguageProfile
+
+AUTO = "auto"
+Translator = ServedModel[TranslationHandler]
+
+
+@dataclass(frozen=True)
+class TranslationRoute:
+    """The translators that a text passes through, one or two."""
+
+    models: tuple[Translator, ...]
+
+    @property
+    def source(self) -> str:
+        return languages_of(self.models[0])[0]
+
+    @property
+    def pivot(self) -> str | None:
+        """The language between two translators."""
+        return languages_of(self.models[0])[1] if len(self.models) > 1 else None
+
+
+def languages_of(model: Translator) -> tuple[str, str]:
+    """Return a model's source and target language; a run may leave them unnamed."""
+    return model.handler.languages or UNNAMED
+
+
+def find_routes(models: ModelRegistry) -> dict[tuple[str, str], TranslationRoute]:
+    """Return the best route between each two languages: the first translator, else the first two that share a pivot."""
+    translators = models.all_with(TRANSLATE)
+    found: dict[tuple[str, str], TranslationRoute] = {}
+    for model in translators:
+        found.setdefault(languages_of(model), TranslationRoute((model,)))
+    direct = dict(found)
+    for (source, pivot), first in direct.items():
+        for (again, target), second in direct.items():
+            if again == pivot and target != source:
+                found.setdefault((source, target), TranslationRoute((*first.models, *second.models)))
+    return found
+
+
+def choose_route(models: ModelRegistry, name: str | None, source: str | None, target: str | None, text: str) -> TranslationRoute:
+    """Return the route for a request's model and languages; detect the source language where that is needed."""
+    if name is not None or not models.all_with(TRANSLATE):
+        one = models.find(name, TRANSLATE)
+        routes = {languages_of(one): TranslationRoute((one,))}
+    else:
+        routes = find_routes(models)
+    fitting = {pair: route for pair, route in routes.items() if source in (None, AUTO, pair[0]) and target in (None, pair[1])}
+    if not fitting:
+        raise invalid(
+            "no model here translates between these languages; GET /languages lists those there are", "target", "languages"
+        )
+    codes = list(dict.fromkeys(code for code, _ in fitting))
+    if len(codes) > 1:
+        best, second = [one for one in rank_languages(models, text, codes) if one[0] in codes][:2]
+        if best[1] == second[1]:
+            raise invalid("the text does not tell its language; name it in source", "source", "languages")
+        codes = [best[0]]
+    return next(route for (code, _), route in fitting.items() if code == codes[0])
+
+
+def rank_languages(models: ModelRegistry, text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
+    """Rank these languages, and all others that the models have profiles of, with a confidence from 0 to 100."""
+    profiles: dict[str, list[LanguageProfile]] = {code: [] for code in codes}
+    for model in models.all_with(TRANSLATE):
+        for code, profile in zip(languages_of(model), model.handler.profiles, strict=True):
+            if profile is not None:
+                profiles.setdefault(code, []).append(profile)
+    return detect_language(text, {code: LanguageProfile.merged(found) if found else None for code, found in profiles.items()})

@@ -1,0 +1,151 @@
+"""Translation over HTTP beyond plain texts: HTML, files, pivots, streams and detected languages."""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+from service_runs import Running, code_of, texts_of, write_translator
+
+import qkv.serving.downloads
+from qkv.folder.language_profiles import ProfilePair, save_language_profiles
+from qkv.serving.registry import TRANSLATE, ModelRegistry, load_models
+from qkv.text.language_profile import LanguageProfile
+
+GERMAN = ["Wir gehen nach Hause.", "Wo ist der Bahnhof?", "Das ist ein schönes Haus.", "Ich habe heute keine Zeit."] * 5
+ENGLISH = ["We are going home.", "Where is the station?", "That is a beautiful house.", "I have no time today."] * 5
+PAGE = (
+    '<p>red <b>bird</b> sings</p>\n<p title="old tree">rain <a href="x">falls</a></p>\n<script>let red = "bird";</script>'
+    "<ul><li>old tree</li><li>42</li></ul>"
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
+    """Translators de-en and en-fr, which know their languages, and en-xx, which does not."""
+    folder = tmp_path_factory.mktemp("routes")
+    german, english = LanguageProfile.of(GERMAN), LanguageProfile.of(ENGLISH)
+    for source, target, profiles in (("de", "en", (german, english)), ("en", "fr", (english, None)), ("en", "xx", None)):
+        write_translator(folder / f"{source}-{target}", (source, target))
+        if profiles:
+            save_language_profiles(folder / f"{source}-{target}", ProfilePair(*profiles))
+    return load_models([str(folder / name) for name in ("de-en", "en-fr", "en-xx")], "cpu")
+
+
+@pytest.fixture(scope="module")
+def served(models: ModelRegistry) -> Iterator[Running]:
+    with Running(models) as running:
+        yield running
+
+
+def translator(models: ModelRegistry, name: str) -> Any:
+    return models.find(name, TRANSLATE).handler.translator
+
+
+def upload(served: Running, name: str, content: bytes, **fields: str) -> Any:
+    return served.client.post("/translate_file", files={"file": (name, content)}, data=fields)
+
+
+def test_languages_are_told_with_pivots(served: Running) -> None:
+    found = {one["code"]: one["targets"] for one in served.client.get("/languages").json()}
+    assert found == {"de": ["en", "fr", "xx"], "en": ["fr", "xx"]}
+
+
+def test_two_models_translate_one_after_the_other(served: Running, models: ModelRegistry) -> None:
+    texts = ["red bird sings", "rain falls\nold tree"]
+    found = served.said("/translate", q=texts, source="de", target="fr", alternatives=1)
+    between = served.said("/translate", q=texts, source="de", target="en")["translatedText"]
+    assert found["translatedText"] == served.said("/translate", q=between, model="en-fr")["translatedText"]
+    assert found["pivot"] == "en" and len(found["alternatives"][0]) == 1
+    assert served.refused("/translate", q="sun", source="de", target="fr", glossary={"sun": "sol"}) == (400, "unsupported")
+    assert served.refused("/translate", q="sun", source="de", target="fr", confidence=True) == (400, "no_confidence")
+    assert served.refused("/translate", q="sun", source="de", target="fr", model="de-en") == (400, "languages")
+    assert served.refused("/translate", q="sun", source="fr", target="de") == (400, "languages")
+
+
+def test_languages_of_one_script_are_told_apart(served: Running) -> None:
+    for code, text in {"de": "Ich gehe heute nach Hause.", "en": "I am going to the station."}.items():
+        first, *_ = served.said("/detect", q=text)
+        assert first["language"] == code and first["confidence"] > 90
+        found = served.said("/translate", q=text, source="auto", target="fr")
+        assert found["detectedLanguage"]["language"] == code and ("pivot" in found) == (code == "de")
+    assert served.refused("/translate", q="42", source="auto", target="fr") == (400, "languages")
+    assert LibreTranslateAPI(served.url).detect("Das ist ein schönes Haus")[0]["language"] == "de"
+
+
+def test_html_is_translated_as_a_file_is(served: Running, models: ModelRegistry, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(PAGE)
+    wanted = translator(models, "en-fr").translate_files([tmp_path / "page.html"]).content.decode()
+    found = served.said("/translate", q=PAGE, source="en", target="fr", format="html")
+    assert found == {"translatedText": wanted} and '<script>let red = "bird";</script>' in wanted and wanted != PAGE
+    several = served.said("/translate", q=[PAGE, "<hr>", ""], source="en", target="fr", format="html", alternatives=1)
+    assert several["translatedText"] == [wanted, "<hr>", ""] and len(several["alternatives"][0]) == 1
+    twice = served.said("/translate", q=PAGE, source="de", target="fr", format="html")
+    between = served.said("/translate", q=PAGE, source="de", target="en", format="html")["translatedText"]
+    assert twice["translatedText"] == served.said("/translate", q=between, model="en-fr", format="html")["translatedText"]
+
+
+def test_files_are_translated_and_fetched(served: Running, models: ModelRegistry, tmp_path: Path) -> None:
+    for name, content in {"a page.html": PAGE.encode(), "b.srt": b"1\n00:00:01,000 --> 00:00:02,000\nred bird\n"}.items():
+        (tmp_path / name).write_bytes(content)
+        found = upload(served, name, content, source="en", target="fr").json()
+        fetched = served.client.get(found["translatedFileUrl"])
+        assert fetched.content == translator(models, "en-fr").translate_files([tmp_path / name]).content
+        assert fetched.headers["content-disposition"].startswith("attachment") and "fr" in fetched.headers["content-disposition"]
+        assert fetched.headers["content-type"] == "application/octet-stream" and found["translated"] >= 1
+    (tmp_path / "c.txt").write_text("red bird\n")
+    terms = {"bird": "tree"}
+    told = upload(served, "c.txt", b"red bird\n", source="en", target="fr", model="en-fr", glossary=json.dumps(terms)).json()
+    wanted = translator(models, "en-fr").translate_files([tmp_path / "c.txt"], glossary=terms).content
+    assert served.client.get(told["translatedFileUrl"]).content == wanted and b"tree" in wanted.lower()
+    twice = upload(served, "c.txt", b"rain falls\n", source="de", target="fr").json()
+    assert twice["pivot"] == "en" and served.client.get(twice["translatedFileUrl"]).text.endswith("\n")
+    empty = upload(served, "d.txt", b"", source="en", target="fr").json()
+    assert served.client.get(empty["translatedFileUrl"]).content == b"" and empty["translated"] == 0
+
+
+def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * (1 << 26) + b"<")
+    with Running(models, file_bytes=100_000) as served:
+        fields = {"source": "en", "target": "fr"}
+        cases = [
+            (upload(served, "a.exe", b"MZ", **fields), 400, "unsupported_format"),
+            (upload(served, "a.docx", b"no archive", **fields), 400, "unsuitable"),
+            (upload(served, "a.docx", packed.getvalue(), **fields), 400, "body_too_large"),
+            (upload(served, "a.txt", b"a" * 100_001, **fields), 413, "body_too_large"),
+            (upload(served, "a.txt", b"sun " * 20_000, **fields), 400, "text_too_long"),
+            (upload(served, "a.txt", b"sun", **fields, colour="red"), 400, "invalid_request"),
+            (upload(served, "a.txt", b"sun", source="en", target="de"), 400, "languages"),
+            (upload(served, "a.txt", b"sun", **fields, glossary="{"), 400, "invalid_request"),
+            (upload(served, "a.txt", b"sun", **fields, glossary='{"a": " "}'), 400, "invalid_glossary"),
+            (served.client.post("/translate_file", data={"source": "en"}), 415, "content_type"),
+            (served.client.post("/translate_file", files={"other": b"a"}), 400, "invalid_request"),
+            (served.client.get("/download_file/..%2Fa"), 404, "not_found"),
+            (served.client.get(f"/download_file/{'0' * 32}.a.txt"), 404, "not_found"),
+        ]
+        assert [(answer.status_code, code_of(answer)) for answer, *_ in cases] == [tuple(wanted) for _, *wanted in cases]
+        url = upload(served, "a.txt", b"sun", **fields).json()["translatedFileUrl"]
+        monkeypatch.setattr(qkv.serving.downloads, "SECONDS", -1)
+        assert served.client.get(url).status_code == 404
+        folder = served.service.downloads._folder
+    assert not folder.exists()
+
+
+def test_translations_are_streamed_sentence_by_sentence(served: Running) -> None:
+    texts = [*texts_of(3), "red bird. Old tree falls. " * 3 + "\n\nrain\n", "", "sun " * 60]
+    ask = {"q": texts, "source": "en", "target": "fr", "alternatives": 1}
+    answer = served.client.post("/translate", json={**ask, "stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *pieces, whole, end = (line.removeprefix("data: ") for line in answer.text.split("\n\n") if line)
+    joined = [""] * len(texts)
+    for piece in map(json.loads, pieces):
+        joined[piece["index"]] += piece["text"]
+    assert end == "[DONE]" and json.loads(whole) == served.said("/translate", **ask)
+    assert joined == json.loads(whole)["translatedText"] and len(pieces) > len(texts)
+    assert all(worker.active == 0 for worker in served.service.workers.values())
