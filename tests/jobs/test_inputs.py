@@ -18,7 +18,7 @@ from workbench import recipe_values, write_corpus
 
 WORK = {
     prepared_pairs: ["check_corpus", "train_tokenizer"],
-    pretraining: ["tokenise_documents", "train_tokenizer", "cached_digest"],
+    pretraining: ["tokenise_documents", "train_tokenizer", "cached_digests"],
     finetuning: ["read_examples", "train_tokenizer"],
 }
 

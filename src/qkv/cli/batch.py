@@ -76,7 +76,7 @@ def run_batch_command(verb: str, run: str | Path, given: BatchOptions, options: 
     plan = plan_batch(verb, run, given.out, given.device, **options)
     if others:
         names = ", ".join(Path(other).name for other in others[:3])
-        print(f"qkv: {_count(len(others), 'file')} there left out, not being text, JSONL or Parquet: {names}", file=sys.stderr)
+        print(f"qkv: left out {_count(len(others), 'file')}, not text, JSONL or Parquet: {names}", file=sys.stderr)
     workers, count = _workers(plan, on, given, len(shards))
     with BatchProgress(shards) as progress:
         report = run_batch(plan, shards, workers, count, progress.show)
