@@ -36,7 +36,7 @@ Body = dict[str, Any]
 class Connection:
     """A connection of a caller, which it opens again when it is closed."""
 
-    def __init__(self, port: int, caller: int, device: str = "cpu"):
+    def __init__(self, port: int, caller: int):
         self.port, self.caller = port, caller
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
@@ -190,8 +190,9 @@ async def many(port: int, path: str, bodies: Callable[[], Body], seconds: float,
     return {"one client": one.summary(), f"{clients} clients": together.summary()}
 
 
-def measure(runs: list[str], checkout: Path, loads: Loads, seconds: float, phases: list[str]) -> dict[str, Any]:
+def measure(runs: list[str], checkout: Path, loads: Loads, given: argparse.Namespace) -> dict[str, Any]:
     """Run all phases against the code of a checkout."""
+    seconds = given.seconds
     result: dict[str, Any] = {}
     acts: dict[str, Callable[[int], Awaitable[dict[str, Any]]]] = {
         **{path: lambda port, path=path: alone_and_beside(port, path, loads, seconds) for path in loads.short},
@@ -199,8 +200,8 @@ def measure(runs: list[str], checkout: Path, loads: Loads, seconds: float, phase
         "translations, 1:20": lambda port: many(port, "/translate", loads.spread_text, seconds, CLIENTS),
     }
     for name, act in acts.items():
-        if not phases or any(phase in name for phase in phases):
-            with service([Path(run) for run in runs], checkout.resolve(), "logs=none") as port:
+        if not given.phase or any(phase in name for phase in given.phase):
+            with service([Path(run) for run in runs], checkout.resolve(), "logs=none", device=given.device) as port:
                 result[name] = asyncio.run(act(port))
             print(f"{checkout.name}: {name}: {json.dumps(result[name])}", flush=True)
     return result
@@ -214,13 +215,14 @@ def main() -> None:
     parser.add_argument("--before", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--phase", action="append", default=[], help="only phases with this in their name")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     sentences = [line.split("\t")[0].strip() for line in read_lines(given.sentences) if line][:1000]
     runs = [f"{role}={getattr(given, role).resolve()}" for role in ("translator", "gpt", "encoder")]
     checkouts = {"now": Path(__file__).parents[1], **({"before": given.before} if given.before else {})}
-    result = {name: measure(runs, checkout, Loads(sentences), given.seconds, given.phase) for name, checkout in checkouts.items()}
+    result = {name: measure(runs, checkout, Loads(sentences), given) for name, checkout in checkouts.items()}
     (given.out / "serving-load.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from qkv.decoding import beam, sampling
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logprobs import LogprobRecord
@@ -94,7 +95,11 @@ def joined(model: PreparedModel, groups: list[dict[str, Any]], config: DecodingC
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", MODELS)
-def test_joining_changes_nothing(name: str, search: str) -> None:
+@pytest.mark.parametrize("waiting", [False, True])
+def test_joining_changes_nothing(name: str, search: str, waiting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if waiting:  # outputs that are done wait to leave, as on a GPU
+        for module in (beam, sampling):
+            monkeypatch.setattr(module, "worth_leaving", lambda going, device: 2 * going.sum() <= len(going))
     model, rng = made(name), np.random.default_rng(1)
     config = DecodingConfig(**SEARCHES[search], max_ratio=0, max_extra=14, length_penalty=0.6)
     groups = [inputs_of(model, rng, numbers) for numbers in ([0, 1, 2], [3], [4, 5], [6, 7, 8, 9])]

@@ -102,6 +102,7 @@ def test_a_stream_ends_when_its_time_is_up(tmp_path: Path) -> None:
         answer = running.post("/v1/completions", **ask)
         assert answer.status_code == 200
         assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "time_limit"
+        wait_until(lambda: not running.service.workers["gpt"]._lanes)
         assert running.refused("/v1/completions", **{**ask, "stream": False}) == (422, "time_limit")
         wait_until(lambda: running.service.workers["gpt"].active == 0)
 

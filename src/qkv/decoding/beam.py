@@ -150,7 +150,8 @@ class BeamSearch:
         beam = self.batch.config.beam
         parent, token = found.parent[:, :beam], found.token[:, :beam]
         logprob = found.logprob[:, :beam].masked_fill(token != self.batch.eos, DEAD)
-        score = _score(self.live, logprob, self.batch.lengths + 1, parent, self.batch)
+        lengths = np.minimum(self.batch.lengths + 1, self.batch.limit)  # an input that is done may wait at its limit
+        score = _score(self.live, logprob, lengths, parent, self.batch)
         self.best.add(_of_parents(self.live.tokens, parent), logprob, score)
 
     def _status(self, highest: np.ndarray, grown: LiveHypotheses) -> np.ndarray:

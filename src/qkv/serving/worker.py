@@ -17,7 +17,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from qkv.base.errors import QkvError
-from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest, RunningItems
+from qkv.serving.batching import ANYBODY, GIVEN_UP, BatchItem, ComputesBatches, OnResult, QueuedRequest, RunningItems
 from qkv.serving.errors import RequestError, internal_error, overloaded, queue_full, timed_out, too_much_work
 from qkv.serving.fairness import FairClock
 from qkv.serving.metrics import Metrics
@@ -79,7 +79,7 @@ def may_join(item: BatchItem, members: Sequence[BatchItem]) -> bool:
     return not counts or (max(counts.values()) <= POLITE and own < POLITE)
 
 
-class Work(NamedTuple):
+class Turn(NamedTuple):
     """What a turn is for: a step of a lane, a new lane, or items that are computed at once."""
 
     lane: Lane | None
@@ -103,6 +103,7 @@ class BatchWorker:
         self._waiting: list[BatchItem] = []  # ordered by due time
         self._lanes: list[Lane] = []
         self._clock, self._speed = FairClock(), Average()
+        self._best_rate = math.inf  # the highest speed that was reached
         self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
         self._batched = 0.0  # when the last such batch ended
         self._shortest = math.inf  # seconds of the shortest step
@@ -156,24 +157,19 @@ class BatchWorker:
         return request
 
     def _check_backlog(self, request: QueuedRequest) -> None:
-        """Raise if a request cannot be answered in time, or the caller or all of them have too much waiting."""
-        cost = sum(item.cost for item in request.items)
-        backlog: dict[str, float] = {request.caller: 0.0}
+        """Raise if a request's turn would not come in time, if it would take far too long, or if too much is waiting."""
+        cost, backlog = sum(item.cost for item in request.items), defaultdict[str, float](float)
         for item in self._unfinished():
-            backlog[item.request.caller] = backlog.get(item.request.caller, 0.0) + item.cost
-        own, everything = backlog[request.caller], sum(backlog.values())
-        limit, rate = self.settings.time_limit, self._speed.rate
-        # A caller gets its share of the speed; what the others will ask for later is not known.
-        expected = 0.0 if rate is None else min((own + cost) * len(backlog), everything + cost) / rate
-        if rate is not None and cost / rate > limit:
-            raise too_much_work(cost / rate, limit)
-        if expected > limit:
+            backlog[item.request.caller] += item.cost
+        own, limit = backlog[request.caller], self.settings.time_limit
+        if cost / self._best_rate > GIVEN_UP * limit:
+            raise too_much_work(cost / self._best_rate, limit)
+        rate = self._speed.rate or math.inf
+        expected = own * len(backlog) / rate  # a caller has its share of the speed
+        room = min(self.settings.queued_tokens // 2 - own, self.settings.queued_tokens - sum(backlog.values()))
+        if expected > limit or (own and cost > room):
             self.metrics.count_refusal(self.name)
-            raise overloaded(expected, limit, expected - limit)
-        for queued, most in ((own, self.settings.queued_tokens // 2), (everything, self.settings.queued_tokens)):
-            if queued and queued + cost > most:
-                self.metrics.count_refusal(self.name)
-                raise overloaded(expected, limit, (queued + cost - most) / (rate or most))
+            raise overloaded(expected, limit, max(expected - limit, (cost - room) * len(backlog) / rate))
 
     @property
     def waiting(self) -> int:
@@ -208,7 +204,7 @@ class BatchWorker:
     def _callers(self) -> set[str]:
         return {item.request.caller for item in self._unfinished()}
 
-    def _next_work(self) -> "Work | None":
+    def _next_work(self) -> "Turn | None":
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
         while True:
             self._forget_cancelled()
@@ -236,22 +232,22 @@ class BatchWorker:
                 lane.items = [item for item in lane.items if not item.request.cancelled]
         self._lanes = [lane for lane in self._lanes if lane.items]
 
-    def _work_for(self, caller: str) -> "Work | None":
+    def _work_for(self, caller: str) -> "Turn | None":
         """Return what to do for a caller now: its next batch or its next step, in turn."""
         own = sorted((lane for lane in self._lanes if caller in lane.callers()), key=lambda lane: lane.stepped)
-        step = Work(own[0], []) if own else None
+        step = Turn(own[0], []) if own else None
         first = next((item for item in self._waiting if item.request.caller == caller), None)
         if first is None:
             return step
         if first.lane is None:
             batch = self._batch_with(first, bool(own))
-            return Work(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
+            return Turn(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
         for lane in self._lanes:
             if lane.kind == first.lane and (joining := self._joining(first, lane)):
-                return Work(lane, joining)
+                return Turn(lane, joining)
         has_own = any(lane.kind == first.lane and set(lane.callers()) == {caller} for lane in own)
         if len(self._lanes) < MAX_LANES and (first.request.alone or not has_own):
-            return Work(None, self._joining(first, None))
+            return Turn(None, self._joining(first, None))
         return step
 
     def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
@@ -289,7 +285,7 @@ class BatchWorker:
             budget, tokens = budget - item.cost, tokens + item.tokens
         return found
 
-    def _work(self, work: "Work") -> None:
+    def _work(self, work: "Turn") -> None:
         """Take a turn, and charge those for whom it was."""
         started, costs = time.monotonic(), Counter[str]()
         items = [*work.items, *(work.lane.items if work.lane else ())]
@@ -300,10 +296,15 @@ class BatchWorker:
         seconds = time.monotonic() - started
         with self._changed:
             self._clock.charge(costs, seconds)
-        self._speed.add(sum(item.cost for item, _ in finished), seconds)
+        self._note_speed(sum(item.cost for item, _ in finished), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
         for item, result in finished:
             item.request.finish(item, result)
+
+    def _note_speed(self, cost: float, seconds: float) -> None:
+        self._speed.add(cost, seconds)
+        if (rate := self._speed.rate) is not None and self._speed.seconds > 1:
+            self._best_rate = max(rate, 0.0 if math.isinf(self._best_rate) else self._best_rate)
 
     def _step(self, lane: Lane | None, joining: list[BatchItem]) -> "Finished":
         """Read the texts that join a lane, or make a new one of them, and take a step; return the items that are done."""
