@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from qkv.base import graphs
 from qkv.decoding import beam, sampling
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
@@ -16,11 +17,14 @@ from qkv.models.gpt import CausalLM, Gpt, GptConfig
 from qkv.models.rnn import Rnn, RnnConfig
 from qkv.models.t5 import T5, T5Config
 from qkv.models.transformer import Transformer, TransformerConfig
+from qkv.parts import stepping
 from qkv.parts.decoding_weights import PreparedModel
+from recorded_graphs import Recorded
 
 BOS, EOS, PAD, VOCABULARY = 1, 2, 0, 40
 SHAPE: dict[str, Any] = {"width": 16, "feedforward": 24, "heads": 2}
 DEEP = {**SHAPE, "encoder_layers": 2, "decoder_layers": 2}
+PLACED = [(0, 4), (4, 3), (7, 2), (9, 1), (10, 3), (13, 2), (15, 2), (17, 1), (18, 2)]  # first number and count of groups
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam": {"beam": 3, "n_best": 2},
@@ -153,3 +157,57 @@ def test_outputs_keep_their_own_penalties_and_log_probabilities() -> None:
                 np.testing.assert_allclose(
                     [one.logprob for one in record.tokens], [one.logprob for one in told.tokens], atol=2e-4
                 )
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "rnn"])
+def test_new_texts_take_the_places_of_those_that_are_done(name: str, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU steps are recorded, and new texts come into the same memory; here recordings are made as if they were graphs."""
+    if name.startswith("gpt") and "beam" in search:
+        pytest.skip("the state of a GPT does not know which rows are one input's")
+    for module in (beam, sampling):
+        monkeypatch.setattr(module, "worth_leaving", lambda going, device: False)
+    monkeypatch.setattr(graphs, "usable", lambda values: True)
+    monkeypatch.setattr(graphs, "GraphedFunction", Recorded)
+    monkeypatch.setattr(stepping, "SPAN", 4)
+    monkeypatch.setattr(stepping, "MIN_STEPS_LEFT", 2)
+    model, rng = made(name), np.random.default_rng(2)
+    config = DecodingConfig(**SEARCHES[search], max_ratio=0, max_extra=14)
+    groups = [inputs_of(model, rng, list(range(first, first + count))) for first, count in PLACED]
+    for group in groups:
+        group["max_lengths"] = rng.integers(6, 15, size=len(group["index"])).tolist()
+    found, placed = running_out_of_places(model, groups, config)
+    assert placed >= len(groups) // 2
+    monkeypatch.undo()
+    for group in groups:
+        for number, expected in zip(
+            group["index"], decode(model, **group, config=config, bos=BOS, eos=EOS, pad=PAD), strict=True
+        ):
+            assert [one.ids for one in found[number]] == [one.ids for one in expected], number
+
+
+@torch.inference_mode()
+def running_out_of_places(
+    model: PreparedModel, groups: list[dict[str, Any]], config: DecodingConfig
+) -> tuple[dict[Any, list[Hypothesis]], int]:
+    """Let each group join as soon as there are places for it; return all outputs, and how often no memory had to move."""
+    found: dict[Any, list[Hypothesis]] = {}
+    placed, running = 0, None
+    for group in groups:
+        new = begin_search(model, **group, config=config, bos=BOS, eos=EOS, pad=PAD, owners=group["index"])
+        if running is None:
+            running = new
+            continue
+        while len(running) > 1 and len(running.batch) - len(running) < len(new):
+            found.update(running.step())
+        if not len(running):
+            running = new
+            continue
+        rows = len(running.batch)
+        running.join(new)
+        placed += len(running.batch) == rows
+        found.update(running.step())
+    assert running is not None
+    while len(running):
+        found.update(running.step())
+    return found, placed

@@ -1,11 +1,9 @@
 """Decoding steps on static caches and as CUDA graphs give the logits of plain steps."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from qkv.base import graphs
 from qkv.decoding import beam, sampling
@@ -15,6 +13,7 @@ from qkv.decoding.search import decode
 from qkv.models.transformer import Transformer, TransformerConfig
 from qkv.parts import stepping
 from qkv.parts.decoding_weights import PreparedModel
+from recorded_graphs import Recorded
 
 WAYS = [
     DecodingConfig(beam=1, max_extra=12),
@@ -47,37 +46,6 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
     for some, others in zip(found, wanted, strict=True):
         assert [(one.ids, one.finished) for one in some] == [(one.ids, one.finished) for one in others]
         assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=1e-4)
-
-
-class Recorded:
-    """A stand-in for a CUDA graph, which runs again on the same memory at each call, and writes its results into the
-    same memory.
-    """
-
-    made = 0
-
-    def __init__(self, function: Callable[..., Any], *inputs: Tensor):
-        self.function, self.inputs, self.result = function, inputs, None
-        Recorded.made += 1
-
-    def __call__(self, *inputs: Tensor) -> Any:
-        for own, given in zip(self.inputs, inputs, strict=True):
-            assert own.shape == given.shape
-            own.copy_(given)
-        found = self.function(*self.inputs)
-        if self.result is None:
-            self.result = found
-        for old, new in zip(tensors(self.result), tensors(found), strict=True):
-            old.copy_(new)
-        return self.result
-
-
-def tensors(value: Any) -> list[Tensor]:
-    """Return all tensors of a result."""
-    if isinstance(value, Tensor):
-        return [value]
-    parts = value if isinstance(value, tuple) else vars(value).values()
-    return [tensor for part in parts for tensor in tensors(part)]
 
 
 @each_way

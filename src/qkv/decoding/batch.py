@@ -16,6 +16,7 @@ from qkv.base.errors import TrainingError
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints
 from qkv.decoding.logprobs import LogprobRecord
+from qkv.decoding.protocol import Replaceable
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
 
 OnToken = Callable[[Any, int], bool]  # called with a row's owner and its next token; True ends the output there
@@ -110,6 +111,21 @@ def joined_rows(first: Tensor, second: Tensor, fill: int = 0, left: bool = False
     width = max(first.size(-1), second.size(-1))
     sides = [((width - each.size(-1)), 0) if left else (0, width - each.size(-1)) for each in (first, second)]
     return torch.cat([F.pad(each, side, value=fill) for each, side in zip((first, second), sides, strict=True)])
+
+
+def take_places(state: Any, done: np.ndarray, other: Any, count: int, device: torch.device) -> np.ndarray | None:
+    """Let the texts of another state take the places of some that are done, (N,).
+
+    Return the order in which the joined texts stand then; None if there are too few places, or the state cannot do it.
+    """
+    places = np.flatnonzero(done)[:count]
+    if len(places) < count or not isinstance(state, Replaceable):
+        return None
+    if not state.replace(torch.from_numpy(places).to(device), other):
+        return None
+    order = np.arange(len(done))
+    order[places] = len(done) + np.arange(count)
+    return order
 
 
 def to_host(*values: Tensor) -> np.ndarray:

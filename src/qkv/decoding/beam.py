@@ -38,13 +38,14 @@ from qkv.decoding.batch import (
     DecodingBatch,
     check,
     joined_rows,
+    take_places,
     to_host,
     worth_leaving,
 )  # fmt: skip
 from qkv.decoding.constraints import check_id
 from qkv.decoding.hypothesis import DEAD, NONE, BestHypotheses, Continuations, Hypothesis
 from qkv.decoding.phrases import PhraseProgress
-from qkv.decoding.protocol import Decodable, Joinable
+from qkv.decoding.protocol import Decodable, Joinable, Replaceable
 from qkv.decoding.scoring import coverage_penalty
 from qkv.decoding.topk import topk
 
@@ -110,12 +111,20 @@ class BeamSearch:
         """Add the inputs of a new search that `joins`, which is not used any more."""
         for search in (self, other):
             search._widen()
-        self._leave()
-        self.state.join(other.state)  # type: ignore[attr-defined]
+        order = None
+        if self._has_places:
+            order = take_places(self.state, self.gone, other.state, len(other.batch), self.last.device)
+        if order is None:
+            self._leave()
+            self.state.join(other.state)  # type: ignore[attr-defined]
         self.live, self.batch = self.live.join(other.live), self.batch.join(other.batch)
         self.best = self.best.join(other.best)
         self.last = torch.cat([self.last, other.last])
         self.bar, self.gone = np.concatenate([self.bar, other.bar]), np.concatenate([self.gone, other.gone])
+        if order is not None:
+            self._pick(order)
+            width = self.live.logprob.size(1)
+            self.last = self.last.view(-1, width)[torch.from_numpy(order).to(self.last.device)].flatten()
 
     def drop(self, owners: Iterable[Any]) -> None:
         """End the search for some owners, of which nobody wants to know any more."""
@@ -203,10 +212,18 @@ class BeamSearch:
             stay = torch.from_numpy(kept).to(rows.device)
             rows = rows[stay]
         elif not active.all():
-            self.live.logprob = grown.logprob.masked_fill(torch.from_numpy(~active).to(rows.device)[:, None], DEAD)
+            ended = torch.from_numpy(np.flatnonzero(~active)).to(rows.device)
+            self.live.logprob = grown.logprob.index_fill(0, ended, DEAD)
+            if self._has_places:
+                self.state.retire(ended)  # type: ignore[attr-defined]
         self._move(rows, stay)
         self.last = self.live.tokens[..., -1].flatten()
         return found
+
+    @property
+    def _has_places(self) -> bool:
+        """Whether new inputs can take the places of those that are done: the state must know which rows are one input's."""
+        return isinstance(self.state, Replaceable) and hasattr(self.state, "regroup")
 
     def _pick(self, kept: np.ndarray) -> None:
         """Keep only some inputs, in all but the model's state."""

@@ -27,6 +27,19 @@ class Joinable(Protocol):
         ...
 
 
+@runtime_checkable
+class Replaceable(Joinable, Protocol):
+    """A state in which new texts can take the place of those that are done, so that its memory stays where it is."""
+
+    def retire(self, texts: Tensor) -> None:
+        """Note that some texts are done, though their rows stay."""
+        ...
+
+    def replace(self, texts: Tensor, other: Any) -> bool:
+        """Let another state's texts take the place of some; return whether that was possible."""
+        ...
+
+
 class Grouped(DecodingState, Protocol):
     """A state that decodes faster if it knows which hypotheses share a source."""
 

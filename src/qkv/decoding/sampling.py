@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from qkv.base.seeds import rng_at
-from qkv.decoding.batch import DecodingBatch, check, joined_rows, to_host, worth_leaving
+from qkv.decoding.batch import DecodingBatch, check, joined_rows, take_places, to_host, worth_leaving
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import DEAD, NONE, Hypothesis
 from qkv.decoding.logprobs import TokenLogprob, token_logprobs
 from qkv.decoding.penalties import count_tokens, counts_of, penalise
-from qkv.decoding.protocol import Decodable, Joinable
+from qkv.decoding.protocol import Decodable, Joinable, Replaceable
 from qkv.decoding.topk import argmax
 
 
@@ -95,8 +95,10 @@ class TokenSearch:
 
     def join(self, other: "TokenSearch") -> None:
         """Add the outputs of a new search that `joins`, which is not used any more."""
-        self._leave()
-        self.state.join(other.state)  # type: ignore[attr-defined]
+        order = take_places(self.state, ~self.active, other.state, len(other.batch), self.last.device)
+        if order is None:
+            self._leave()
+            self.state.join(other.state)  # type: ignore[attr-defined]
         if self.repetition is not None:
             self.repetition.join(other._repetition(self.repetition.seen.size(1)))
         self.batch = self.batch.join(other.batch)
@@ -109,6 +111,8 @@ class TokenSearch:
         self.active = np.concatenate([self.active, other.active])
         if self.tokens is not None and other.tokens is not None:
             self.tokens = joined_rows(self.tokens, other.tokens, NONE, left=True)
+        if order is not None:
+            self._pick(order)
 
     def drop(self, owners: Iterable[Any]) -> None:
         """End the outputs of some owners, of which nobody wants to know any more."""
@@ -142,6 +146,8 @@ class TokenSearch:
             count_tokens(self.counts, self.last)
         if self.active.any() and worth_leaving(self.active, self.last.device):
             self._leave()
+        elif ended and isinstance(self.state, Replaceable):
+            self.state.retire(torch.from_numpy(np.flatnonzero(~self.active)).to(self.last.device))
         return ended
 
     def _penalised(self, logits: Tensor) -> Tensor:
@@ -201,11 +207,14 @@ class TokenSearch:
 
     def _leave(self) -> None:
         """Take the outputs that have ended out of the batch."""
-        if self.active.all():
-            return
-        stay = np.flatnonzero(self.active)
+        if not self.active.all():
+            stay = np.flatnonzero(self.active)
+            self.state.select(torch.from_numpy(stay).to(self.last.device))
+            self._pick(stay)
+
+    def _pick(self, stay: np.ndarray) -> None:
+        """Keep only some outputs, in this order, in all but the model's state."""
         rows = torch.from_numpy(stay).to(self.last.device)
-        self.state.select(rows)
         self.batch, self.last, self.uniform = self.batch.pick(stay), self.last[rows], self.uniform[rows]
         self.options, self.outputs = [self.options[row] for row in stay], [self.outputs[row] for row in stay]
         self.logprob, self.active = self.logprob[stay], self.active[stay]

@@ -80,7 +80,7 @@ class Unilm(Bert):
 class MaskedState(PromptState):
     """The state of a decoding UniLM; the first step has no token to cache, because the target is still empty."""
 
-    join = None  # type: ignore[assignment]  # a new row has no token yet where others have one
+    join = replace = None  # type: ignore[assignment]  # a new row has no token yet where others have one
     first_step: Callable[[Tensor, Any], Tensor]  # tokens (R,), of which it uses only the shape, and this state -> logits (R, V)
     started: bool = False
 

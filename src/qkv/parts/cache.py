@@ -144,6 +144,22 @@ class StaticKVCache(KVCache):
 
     wasteful = False  # logs have a fixed size
 
+    def put(self, rows: Tensor, other: KVCache) -> None:
+        """Let the hypotheses of another cache take the place of these rows, after its logs have been joined."""
+        index = self.row_index(rows.device)
+        if other.length:
+            index[rows, self.length - other.length : self.length] = other.row_index(rows.device) + self.used
+        self.max_length = max(self.max_length, self.length + other.max_length - other.length)
+        self.used += other.used
+        self.rows += other.used
+
+    def trim(self, positions: int) -> None:
+        """Forget so many of the first positions, in the same memory."""
+        index = self.row_index(self.numbers.device)
+        index[:, : self.span - positions] = index[:, positions:].clone()
+        self.position -= positions
+        self.length, self.max_length = self.length - positions, self.max_length - positions
+
     def growing(self) -> KVCache:
         """Return the same as a cache of growing shapes."""
         cache = KVCache(self.max_length)

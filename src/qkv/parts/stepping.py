@@ -51,10 +51,7 @@ class AttentionState:
     def step(self, tokens: Tensor) -> Tensor:
         """Return the logits of the next tokens (R, V); on a GPU by a graph, once steps repeat."""
         graph = self._graph(tokens) if graphs.usable(tokens) and not self.want_attention else None
-        if self.cache.wasteful:
-            rows = self.cache.compact()
-            for layer in self.layer_caches:
-                layer.keep(rows)
+        self._compact()
         logits = self.run(tokens, self) if graph is None else graph(tokens)
         self.cache.count_step()
         return logits
@@ -63,8 +60,10 @@ class AttentionState:
         """Return the step's graph: memory becomes static at the second step of a shape, and the third one is recorded."""
         cache, worthwhile = self.cache, self.cache.max_length - self.cache.length >= MIN_STEPS_LEFT
         if isinstance(cache, StaticKVCache):
-            if cache.length == cache.span:
+            if cache.length == cache.span and not self._trim(cache.span // 4):
                 self._make_static(2 * cache.span)
+            elif cache.used + cache.hypotheses > self._capacity:
+                self._make_static(cache.span)
         elif cache.length and cache.hypotheses == len(tokens) and worthwhile:
             # Our own kernel reads only positions that are filled; torch's reads all, so it gets as few as possible.
             fused = self.fused and self.shift is None and kernels.usable(self.positions)
@@ -77,11 +76,37 @@ class AttentionState:
 
     def _make_static(self, span: int) -> None:
         """Move to a static cache with room for `span` positions."""
+        if isinstance(self.cache, StaticKVCache):
+            self.cache = self.cache.growing()
+        self._compact()
         self.cache = StaticKVCache(self.cache, span, self.positions)
         self.recorder.forget()
         for layer in self.layer_caches:
             layer.shared = self.cache
             layer.reserve(self.cache.rows_needed)
+
+    def _compact(self) -> None:
+        """Drop what hypotheses have left in the logs that are gone, if it is most of them."""
+        if self.cache.wasteful:
+            rows = self.cache.compact()
+            for layer in self.layer_caches:
+                layer.keep(rows)
+
+    def _trim(self, least: int) -> bool:
+        """Forget the first positions if no text has a token there; return whether these are at least so many."""
+        first = 0 if self.shift is None else int(self.shift.min())
+        if first < max(1, least):
+            return False
+        assert self.shift is not None
+        self.cache.trim(first)
+        self.shift -= first
+        return True
+
+    @property
+    def _capacity(self) -> int:
+        """Rows that the logs have room for."""
+        log = self.layer_caches[0].log
+        return 0 if log is None else log.size(0)
 
     def select(self, rows: Tensor) -> None:
         """Make row i the old row rows[i]; the number of rows may change."""
@@ -93,6 +118,24 @@ class AttentionState:
         self.cache.select(rows)
         if not same and isinstance(self.cache, StaticKVCache):
             self._make_static(self.cache.span)
+
+    def retire(self, texts: Tensor) -> None:
+        """Note that some texts are done, though their rows stay: others may take their place."""
+        if self.shift is not None:
+            self.shift[texts] = self.cache.length
+
+    def _put(self, texts: Tensor, rows: Tensor, other: "AttentionState") -> bool:
+        """Let another state's rows take the place of some in static memory; return whether there is room for them."""
+        cache, new = self.cache, other.cache
+        if not isinstance(cache, StaticKVCache) or self.shift is None or new.length > cache.length:
+            return False
+        if len(other.positions) > len(self.positions) or cache.used + new.used + cache.hypotheses > self._capacity:
+            return False
+        for own, layer in zip(self.layer_caches, other.layer_caches, strict=True):
+            own.join(layer)
+        cache.put(rows, new)
+        self.shift[texts] = cache.length - new.length + (0 if other.shift is None else other.shift)
+        return True
 
     def _join(self, other: "AttentionState", texts: tuple[int, int]) -> None:
         """Add another state's rows to the caches; so many texts of each state begin at different positions from now on."""
@@ -109,9 +152,7 @@ class AttentionState:
             for state, count, more in zip((self, other), texts, before, strict=True)
         ]
         self.shift, self.rows = torch.cat(shifts), self.rows + other.rows
-        first = int(self.shift.min())
-        self.cache.trim(first)
-        self.shift -= first
+        self._trim(1)
         if len(other.positions) > len(self.positions):
             self.positions = other.positions
 
@@ -137,6 +178,10 @@ class PromptState(AttentionState):
     def join(self, other: "PromptState") -> None:
         """Add the rows of another state of the same model, after the own ones."""
         self._join(other, (self.rows, other.rows))
+
+    def replace(self, texts: Tensor, other: "PromptState") -> bool:
+        """Let another state's texts take the place of some, in the same memory; return whether that was possible."""
+        return self._put(texts, texts, other)
 
 
 def left_padded(ids: Tensor, shift: Tensor) -> Rows:
@@ -179,6 +224,20 @@ class DecoderState(AttentionState):
             self.memories = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.memories]
             self.source_mask = self.source_mask.index_select(0, sources)
             self.shift = None if self.shift is None else self.shift.index_select(0, sources)
+
+    def replace(self, texts: Tensor, other: "DecoderState") -> bool:
+        """Let another state's texts take the place of some, in the same memory; return whether that was possible."""
+        width, more = self.rows // self.sources, self.source_mask.size(-1) - other.source_mask.size(-1)
+        if other.rows != width * other.sources or more < 0:
+            return False
+        rows = (texts[:, None] * width + torch.arange(width, device=texts.device)).flatten()
+        if not self._put(texts, rows, other):
+            return False
+        for own, new in zip(self.memories, other.memories, strict=True):
+            for mine, theirs in zip(own, new, strict=True):
+                mine[texts] = F.pad(theirs, (0, 0, 0, more))
+        self.source_mask[texts] = F.pad(other.source_mask, (0, more), value=torch.finfo(self.source_mask.dtype).min)
+        return True
 
     def join(self, other: "DecoderState") -> None:
         """Add the rows of another state of the same model, after the own ones: equally many of each source."""

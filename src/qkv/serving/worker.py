@@ -28,6 +28,7 @@ log = logging.getLogger("qkv.serving")
 MAX_LANES = 8  # each has caches of its own
 POLITE = 4  # texts that a caller may have in a lane with others
 READ_TOKENS = 512  # of new texts that are read between two steps
+TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
 TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
 MEMORY = 10.0  # seconds of computing over which speeds are averaged
@@ -244,7 +245,8 @@ class BatchWorker:
             return Turn(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
         for lane in self._lanes:
             if lane.kind == first.lane and (joining := self._joining(first, lane)):
-                return Turn(lane, joining)
+                few = len(joining) < len(lane.items) // TOGETHER and time.monotonic() - first.request.arrived < TURN
+                return Turn(lane, [] if few else joining)  # a moment later others may be read with it
         has_own = any(lane.kind == first.lane and set(lane.callers()) == {caller} for lane in own)
         if len(self._lanes) < MAX_LANES and (first.request.alone or not has_own):
             return Turn(None, self._joining(first, None))
