@@ -30,12 +30,12 @@ def test_clients_and_rates(script: ModuleType, tmp_path: Path) -> None:
     right = dict(zip(texts, load_translator(run, "cpu").translate(texts), strict=True))
     with Running(load_models([str(run)], "cpu"), queue=1) as running:
         clients = script.Clients(running.port, os.getpgrp(), right)
-        single = asyncio.run(clients.together(1, 0.2))
+        single = asyncio.run(clients.together(1, 1.0))
         assert set(single.statuses) == {"200"} and single.wrong == 0 and single.memory
         crowded = asyncio.run(clients.at_rate(400, 0.2))
         assert sum(crowded.statuses.values()) == 80 and set(crowded.statuses) == {"200", "429"} and crowded.wrong == 0
         clients.expected = dict.fromkeys(texts, "other")
-        assert (seen := asyncio.run(clients.together(1, 0.1))).wrong == len(seen.times) > 0
+        assert (seen := asyncio.run(clients.together(1, 1.0))).wrong == len(seen.times) > 0
     summaries = {name: seen.summary() for name, seen in (("one after the other", single), ("together", crowded))}
     assert summaries["together"]["p50 ms"] <= summaries["together"]["p99 ms"] and summaries["together"]["statuses"]["429"] > 0
     table = script._table({"clients": 4, "cores": 2, "times as fast": 1.0, **summaries})
