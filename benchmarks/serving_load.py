@@ -38,6 +38,7 @@ class Connection:
 
     def __init__(self, port: int, caller: int):
         self.port, self.caller = port, caller
+        self.retry_after = 1.0  # seconds, of the last refusal
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
 
@@ -52,6 +53,8 @@ class Connection:
         self.writer.write(head.encode() + data)
         answer_head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
         length = re.search(r"content-length: (\d+)", answer_head)
+        retry = re.search(r"retry-after: (\d+)", answer_head)
+        self.retry_after = float(retry[1]) if retry else 1.0
         if length:
             answer = await self.reader.readexactly(int(length[1]))
             first = time.perf_counter() - started
@@ -109,7 +112,7 @@ async def ask_again(port: int, caller: int, path: str, bodies: Callable[[], Body
             found.first.append(first)
             found.tokens += _tokens(path, answer)
         elif status == 429:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(connection.retry_after)
     connection.close()
 
 

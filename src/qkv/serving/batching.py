@@ -62,6 +62,7 @@ class BatchItem:
     value: Any
     tokens: int  # read, and generated where that is known
     cost: float  # in tokens of the batch's budget
+    rows: int = 1  # hypotheses, where it grows step by step
     lane: Hashable | None = None  # what it must have in common with others that grow step by step; None: computed at once
     streamed: bool = False  # whether parts of its result are passed on before it is complete
     request: "QueuedRequest" = field(init=False, repr=False)

@@ -30,6 +30,7 @@ POLITE = 4  # texts that a caller may have in a lane with others
 READ_TOKENS = 512  # of new texts that are read between two steps
 TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
 TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
+ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
 MEMORY = 10.0  # seconds of computing over which speeds are averaged
 
@@ -70,14 +71,21 @@ class Lane:
         """Return how many texts each caller has in it."""
         return Counter(item.request.caller for item in self.items)
 
+    def is_own(self, caller: str) -> bool:
+        """Return whether all texts are one caller's."""
+        return set(self.callers()) == {caller}
 
-def may_join(item: BatchItem, members: Sequence[BatchItem]) -> bool:
-    """Return whether an item may be generated together with others: with its caller's own, or a few of each caller's."""
+
+def may_join(item: BatchItem, members: Sequence[BatchItem], polite: bool = False) -> bool:
+    """Return whether an item may be computed together with others: with its caller's own, or a few of each caller's.
+
+    A polite one does not even have many of its own.
+    """
     if item.request.alone or any(one.request.alone for one in members):
         return all(one.request is item.request for one in members)
     counts = Counter(one.request.caller for one in members)
     own = counts.pop(item.request.caller, 0)
-    return not counts or (max(counts.values()) <= POLITE and own < POLITE)
+    return (not counts and not polite) or (max(counts.values(), default=0) <= POLITE and own < POLITE)
 
 
 class Turn(NamedTuple):
@@ -243,14 +251,19 @@ class BatchWorker:
         if first.lane is None:
             batch = self._batch_with(first, bool(own))
             return Turn(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
-        for lane in self._lanes:
-            if lane.kind == first.lane and (joining := self._joining(first, lane)):
+        for lane in self._lanes_for(first, own):
+            if joining := self._joining(first, lane):
                 few = len(joining) < len(lane.items) // TOGETHER and time.monotonic() - first.request.arrived < TURN
                 return Turn(lane, [] if few else joining)  # a moment later others may be read with it
-        has_own = any(lane.kind == first.lane and set(lane.callers()) == {caller} for lane in own)
+        has_own = any(lane.kind == first.lane and lane.is_own(caller) for lane in own)
         if len(self._lanes) < MAX_LANES and (first.request.alone or not has_own):
             return Turn(None, self._joining(first, None))
         return step
+
+    def _lanes_for(self, item: BatchItem, own: list[Lane]) -> list[Lane]:
+        """Return the lanes that an item may join: the first of its caller's own, else those of several callers."""
+        same, caller = [lane for lane in self._lanes if lane.kind == item.lane], item.request.caller
+        return next(([lane] for lane in same if lane in own and lane.is_own(caller)), same)
 
     def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
@@ -272,28 +285,30 @@ class BatchWorker:
     def _joining(self, first: BatchItem, lane: Lane | None) -> list[BatchItem]:
         """Return the items that begin in a lane, or in a new one: `first`, and others that fit; none if it is full."""
         members = list(lane.items) if lane else []
-        budget = self.settings.batch_tokens - sum(item.cost for item in members)
+        room = self.settings.batch_tokens // ROW_TOKENS - sum(item.rows for item in members)
         if lane and lane.seconds > max(TURN, SLOWDOWN * self._shortest):
             return []
+        last = len(self._lanes) >= MAX_LANES - (lane is None)  # is for callers with few texts
         same = [item for item in self._waiting if item.lane == first.lane]
         same.sort(key=lambda item: item.request.caller != first.request.caller)
         found: list[BatchItem] = []
         tokens = 0
         for item in same:
-            if (members and item.cost > budget) or not may_join(item, members) or (found and tokens + item.tokens > READ_TOKENS):
+            polite = last and (lane is None or lane is self._lanes[-1])
+            if (members and item.rows > room) or not may_join(item, members, polite) or tokens > READ_TOKENS:
                 break
             members.append(item)
             found.append(item)
-            budget, tokens = budget - item.cost, tokens + item.tokens
+            room, tokens = room - item.rows, tokens + item.tokens
         return found
 
     def _work(self, work: "Turn") -> None:
         """Take a turn, and charge those for whom it was."""
-        started, costs = time.monotonic(), Counter[str]()
+        started, costs = time.monotonic(), defaultdict[str, float](float)
         items = [*work.items, *(work.lane.items if work.lane else ())]
-        for item in items:
-            costs[item.request.caller] += item.cost
         stepwise = work.lane is not None or work.items[0].lane is not None
+        for item in items:
+            costs[item.request.caller] += item.rows if stepwise else item.cost
         finished = self._step(work.lane, work.items) if stepwise else self._compute(work.items)
         seconds = time.monotonic() - started
         with self._changed:
