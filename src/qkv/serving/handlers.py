@@ -4,7 +4,6 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from qkv.decoding.sampling import without_sampling
 from qkv.folder.language_profiles import ProfilePair, read_language_profiles
 from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
-from qkv.inference.text_generator import STOP, Prompt, TextGenerator
+from qkv.inference.text_generator import Prompt, TextGenerator
 from qkv.inference.translator import Translator
 from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, OutputPlace, PreparedRequest, RunningItems
@@ -246,7 +245,7 @@ class GenerationHandler(AttentionHandler, CompletionHandler):
         for item in items:
             by_options.setdefault(item.key, []).append(item)
         first, *others = [
-            self.generator.begin([_cancellable(item) for item in some], config, some) for (_, config), some in by_options.items()
+            self.generator.begin([item.value for item in some], config, some) for (_, config), some in by_options.items()
         ]
         for other in others:
             first.join(other)
@@ -330,17 +329,3 @@ def _join_lines(lines: list[list[TranslatedText]]) -> list[TranslatedText]:
         )
         for each in chosen
     ]
-
-
-def _cancellable(item: BatchItem) -> Prompt:
-    """Return a prompt whose generation stops when its request is cancelled."""
-    prompt: Prompt = item.value
-
-    def on_text(piece: str) -> str | None:
-        if item.request.cancelled:
-            return STOP
-        if prompt.on_text is not None:
-            prompt.on_text(piece)
-        return None
-
-    return replace(prompt, on_text=on_text)

@@ -1,6 +1,8 @@
 """OpenAI's API: embeddings from encoders, completions from GPTs and T5s."""
 
+import asyncio
 import base64
+import json
 import time
 from typing import Any
 
@@ -37,9 +39,9 @@ def openai_router(service: Service) -> APIRouter:
         return JSONResponse(_model_info(service.models.named(name)))
 
     @router.post("/embeddings", response_model=response_models.EmbeddingsResponse, responses=OPENAI_ERRORS)
-    async def embeddings(request: Request, body: EmbeddingsRequest) -> JSONResponse:
+    async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
         """Embed each text."""
-        return JSONResponse(await _embeddings(service, request, body))
+        return Response(await _embeddings(service, request, body), media_type="application/json")
 
     streamed: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/event-stream": {}}, "description": "The texts, or with stream the pieces of them."}
@@ -58,7 +60,7 @@ def _model_info(model: ServedModel[Any]) -> dict[str, Any]:
     return {"id": model.name, "object": "model", "created": STARTED, "owned_by": "qkv"}
 
 
-async def _embeddings(service: Service, request: Request, body: EmbeddingsRequest) -> dict[str, Any]:
+async def _embeddings(service: Service, request: Request, body: EmbeddingsRequest) -> str:
     texts = [body.input] if isinstance(body.input, str) else body.input
     service.check_texts(texts, "input")
     model = service.models.find(body.model, EMBED)
@@ -75,6 +77,14 @@ async def _embeddings(service: Service, request: Request, body: EmbeddingsReques
             return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
         return vector.tolist()
 
-    data = [{"object": "embedding", "index": index, "embedding": encoded(vector)} for index, (vector, _) in enumerate(found)]
-    tokens = sum(length for _, length in found)
-    return {"object": "list", "model": model.name, "data": data, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    def write() -> str:
+        """Return JSON, vector by vector: while Python writes a large value at once, no other thread can run."""
+        data = (
+            json.dumps({"object": "embedding", "index": index, "embedding": encoded(vector)})
+            for index, (vector, _) in enumerate(found)
+        )
+        tokens = sum(length for _, length in found)
+        rest = {"object": "list", "model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+        return f'{{"data": [{", ".join(data)}], {json.dumps(rest)[1:]}'
+
+    return await asyncio.get_running_loop().run_in_executor(service.threads, write)

@@ -251,19 +251,21 @@ class BatchWorker:
         if first.lane is None:
             batch = self._batch_with(first, bool(own))
             return Turn(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
-        for lane in self._lanes_for(first, own):
+        lanes = self._lanes_for(first)
+        for lane in lanes:
             if joining := self._joining(first, lane):
                 few = len(joining) < len(lane.items) // TOGETHER and time.monotonic() - first.request.arrived < TURN
                 return Turn(lane, [] if few else joining)  # a moment later others may be read with it
-        has_own = any(lane.kind == first.lane and lane.is_own(caller) for lane in own)
-        if len(self._lanes) < MAX_LANES and (first.request.alone or not has_own):
+        if not lanes and len(self._lanes) < MAX_LANES:
             return Turn(None, self._joining(first, None))
         return step
 
-    def _lanes_for(self, item: BatchItem, own: list[Lane]) -> list[Lane]:
-        """Return the lanes that an item may join: the first of its caller's own, else those of several callers."""
+    def _lanes_for(self, item: BatchItem) -> list[Lane]:
+        """Return the lanes that an item may join when they have room: the first of its caller's own, else those of others."""
         same, caller = [lane for lane in self._lanes if lane.kind == item.lane], item.request.caller
-        return next(([lane] for lane in same if lane in own and lane.is_own(caller)), same)
+        own = [lane for lane in same if lane.is_own(caller)]
+        last = self._lanes[MAX_LANES - 1 :]
+        return [lane for lane in own[:1] or same if may_join(item, lane.items, lane in last)]
 
     def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
@@ -288,13 +290,13 @@ class BatchWorker:
         room = self.settings.batch_tokens // ROW_TOKENS - sum(item.rows for item in members)
         if lane and lane.seconds > max(TURN, SLOWDOWN * self._shortest):
             return []
-        last = len(self._lanes) >= MAX_LANES - (lane is None)  # is for callers with few texts
+        # The last lane is for callers with few texts.
+        polite = len(self._lanes) == MAX_LANES - 1 if lane is None else self._lanes.index(lane) == MAX_LANES - 1
         same = [item for item in self._waiting if item.lane == first.lane]
         same.sort(key=lambda item: item.request.caller != first.request.caller)
         found: list[BatchItem] = []
         tokens = 0
         for item in same:
-            polite = last and (lane is None or lane is self._lanes[-1])
             if (members and item.rows > room) or not may_join(item, members, polite) or tokens > READ_TOKENS:
                 break
             members.append(item)
