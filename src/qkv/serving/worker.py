@@ -31,6 +31,7 @@ READ_TOKENS = 512  # of new texts that are read between two steps
 TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
 TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
+SHARED = 4  # times as long as a turn a step may take where several callers wait for it
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
 MEMORY = 10.0  # seconds of computing over which speeds are averaged
 
@@ -288,7 +289,7 @@ class BatchWorker:
         """Return the items that begin in a lane, or in a new one: `first`, and others that fit; none if it is full."""
         members = list(lane.items) if lane else []
         room = self.settings.batch_tokens // ROW_TOKENS - sum(item.rows for item in members)
-        if lane and lane.seconds > max(TURN, SLOWDOWN * self._shortest):
+        if lane and lane.seconds > max(TURN * (1 if lane.is_own(first.request.caller) else SHARED), SLOWDOWN * self._shortest):
             return []
         # The last lane is for callers with few texts.
         polite = len(self._lanes) == MAX_LANES - 1 if lane is None else self._lanes.index(lane) == MAX_LANES - 1
