@@ -24,6 +24,7 @@ from qkv.models.convolution import Convolution, ConvolutionConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import kernels
 from qkv.parts.decoding_weights import PreparedModel
+from recorded_graphs import Recorded
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
 TINY: dict[str, Any] = {"width": 16, "embedding_width": 12, "encoder_layers": 2, "decoder_layers": 3, "max_positions": 50}
@@ -317,22 +318,6 @@ def test_what_every_search_finds_has_the_models_own_score(way: DecodingConfig) -
     scores = score(model, rows.ids, rows.text > 0, [found[0].ids for found in found], bos=BOS, eos=EOS)
     wanted = [log_probability(model, s, [*f[0].ids, EOS]) for s, f in zip(sources, found, strict=True)]
     assert [one.logprob for one in scores] == pytest.approx(wanted, abs=1e-4)
-
-
-class Recorded:
-    """A stand-in for a CUDA graph, which runs again on the same memory at each call."""
-
-    made = 0
-
-    def __init__(self, function: Any, *inputs: Tensor):
-        self.function, self.inputs = function, inputs
-        Recorded.made += 1
-
-    def __call__(self, *inputs: Tensor) -> Any:
-        for own, given in zip(self.inputs, inputs, strict=True):
-            assert own.shape == given.shape
-            own.copy_(given)
-        return self.function(*self.inputs)
 
 
 @every_way

@@ -1,6 +1,5 @@
 """Whole recurrent encoder-decoders: padding, order and stepwise decoding change nothing, and they learn."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from qkv.models.rnn import Rnn, RnnConfig
 from qkv.objectives.translation import Translation, TranslationConfig
 from qkv.parts import recurrent
 from qkv.parts.decoding_weights import PreparedModel
+from recorded_graphs import Recorded
 
 PAD, BOS, EOS, VOCAB = 0, 2, 3, 23
 TINY: dict[str, Any] = {"width": 16, "embedding_width": 12, "layers": 2}
@@ -273,25 +273,6 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
     for some, others in zip(found, wanted, strict=True):
         assert [(one.ids, one.finished) for one in some] == [(one.ids, one.finished) for one in others]
         assert [one.score for one in some] == pytest.approx([one.score for one in others], abs=1e-4)
-
-
-class Recorded:
-    """A stand-in for a CUDA graph, which runs again on the same memory at each call, and writes its results into the
-    same memory.
-    """
-
-    made = 0
-
-    def __init__(self, function: Callable[..., Any], *inputs: Tensor):
-        self.function, self.inputs, self.result = function, inputs, None
-        Recorded.made += 1
-
-    def __call__(self, *inputs: Tensor) -> Any:
-        for own, given in zip(self.inputs, inputs, strict=True):
-            assert own.shape == given.shape
-            own.copy_(given)
-        self.result = self.function(*self.inputs)
-        return self.result
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "limits", "coverage", "sampling"])

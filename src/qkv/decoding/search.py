@@ -24,48 +24,12 @@ Search = BeamSearch | TokenSearch
 
 
 @torch.inference_mode()
-def decode(
-    model: Decodable,
-    ids: Tensor,
-    keep: Tensor,
-    config: DecodingConfig,
-    *,
-    bos: int,
-    eos: int,
-    pad: int,
-    prefix: Tensor | list[list[int]] | None = None,
-    allowed: list[Tensor] | None = None,
-    seed: int = 0,
-    index: Sequence[int] | None = None,
-    last_tokens: list[int] | None = None,
-    max_lengths: Sequence[int] | None = None,
-    on_token: OnToken | None = None,
-    phrases: Sequence[Sequence[Phrase]] | None = None,
-    never: Sequence[int] = (),
-    records: Sequence[LogprobRecord | None] | None = None,
-) -> list[list[Hypothesis]]:
-    """Return the n best hypotheses of each source, ids and keep (B, S), best first.
-
-    `prefix` holds the tokens that each output must begin with (a tensor is padded with pad), `allowed` the ids that each may use
-    besides eos, and `index` the number of each input in the whole job: with the seed, it decides the samples.
-
-    Outputs may also continue the inputs as prompts: `last_tokens` then holds the last token of each, which is not in ids.
-    `max_lengths` limits the length of each output further than the config does. `on_token` is called with each token as it is
-    generated and may end the output there; not in beam search, which takes tokens back. `records` receive the log-probabilities
-    of each output's tokens but the end, before `on_token` is called; one output for each input.
-
-    Outputs of a beam search contain their `phrases`; each adds its length to the limit. An output that cannot contain all
-    contains as many as were found. Tokens of phrases are generated even where `allowed` or
-    `no_repeat_ngram` forbid them, and even if they are among the ids that are `never` generated otherwise.
-    """
+def decode(model: Decodable, ids: Tensor, keep: Tensor, config: DecodingConfig, **options: Any) -> list[list[Hypothesis]]:
+    """Return the n best hypotheses of each source, ids and keep (B, S), best first; the options are those of `begin_search`."""
     if not ids.size(0):
         return []
     with decoding_precision(config.precision, ids.device):
-        search = begin_search(
-            model, ids, keep, config, bos=bos, eos=eos, pad=pad, prefix=prefix, allowed=allowed, seed=seed, index=index,
-            last_tokens=last_tokens, max_lengths=max_lengths, on_token=on_token, phrases=phrases, never=never,
-            records=records,
-        )  # fmt: skip
+        search = begin_search(model, ids, keep, config, **options)
         found: dict[Any, list[Hypothesis]] = {}
         while len(search):
             found.update(search.step())
@@ -95,9 +59,21 @@ def begin_search(
     records: Sequence[LogprobRecord | None] | None = None,
     owners: Sequence[Any] | None = None,
 ) -> Search:
-    """Read the inputs, and return the search for their outputs, which `step` makes token by token; see `decode`.
+    """Read sources, ids and keep (B, S), and return the search for their outputs, which `step` makes token by token.
 
-    The search returns each output with its owner: the number of its input among these, unless `owners` are given.
+    It returns each output with its owner: the number of its source among these, unless `owners` are given.
+
+    `prefix` holds the tokens that each output must begin with (a tensor is padded with pad), `allowed` the ids that each may use
+    besides eos, and `index` the number of each input in the whole job: with the seed, it decides the samples.
+
+    Outputs may also continue the inputs as prompts: `last_tokens` then holds the last token of each, which is not in ids.
+    `max_lengths` limits the length of each output further than the config does. `on_token` is called with each token as it is
+    generated and may end the output there; not in beam search, which takes tokens back. `records` receive the log-probabilities
+    of each output's tokens but the end, before `on_token` is called; one output for each input.
+
+    Outputs of a beam search contain their `phrases`; each adds its length to the limit. An output that cannot contain all
+    contains as many as were found. Tokens of phrases are generated even where `allowed` or
+    `no_repeat_ngram` forbid them, and even if they are among the ids that are `never` generated otherwise.
     """
     inputs = ids.size(0)
     if ids.shape != keep.shape or ids.dim() != 2:
