@@ -157,6 +157,7 @@ def test_what_cannot_be_answered_in_time_is_refused_at_once(work: Counting) -> N
     async def ask() -> None:
         for _ in range(3):  # shows how fast it is
             assert await worker.compute("a", items(*[1] * 400, lane=None)) == [1] * 400
+        assert worker._best_rate is not None
         rate = worker._best_rate / 5  # in items a second
         much = items(*[1] * int(rate), lane=None)
         first = asyncio.create_task(worker.compute("a", much, "a"))

@@ -38,8 +38,7 @@ INSPECTED_TOKENS = 12  # generated for a text that `qkv.look` shows
 MAX_NEW_TOKENS = 200  # by default
 SCORED_AT_ONCE = 128  # tokens of a prompt, whose logits are in memory together
 INCOMPLETE = "\ufffd"  # stands for a character whose bytes are not all there yet
-TextCallback = Callable[[str], object]  # receives each new piece of a text; returns STOP to end the text there
-STOP = "stop"
+TextCallback = Callable[[str], object]  # receives each new piece of a text
 
 
 class GeneratedText(NamedTuple):
@@ -288,25 +287,15 @@ class TextGenerator:
     @torch.inference_mode()
     def _generate_batch(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[GeneratedText]]:
         """Decode a batch of prompts, and stream each to its callback."""
-        streams = [TextStream(self.tokenizer, prompt.ids, prompt.stop) for prompt in prompts for _ in range(config.n_best)]
-
-        def on_token(row: int, token: int) -> bool:
-            stopped, on_text = streams[row].append([token]), prompts[row // config.n_best].on_text
-            return (on_text is not None and on_text(streams[row].new_text()) == STOP) or stopped
-
+        growing = [_GrowingText(prompt, None, self.tokenizer) for prompt in prompts for _ in range(config.n_best)]
+        listens = any(prompt.stop or prompt.on_text for prompt in prompts)
+        on_token = (lambda row, token: growing[row].add(token)) if listens else None
         self._begin_records(prompts)
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
-        passed_on = on_token if any(prompt.stop or prompt.on_text for prompt in prompts) else None
-        hypotheses = decode(self.decoder, ids, keep, config, **self._options(prompts, config), on_token=passed_on)
-        for prompt, stream in zip(prompts, streams[:: config.n_best], strict=True):
-            if prompt.on_text is not None:
-                prompt.on_text(stream.new_text(last=True))
-        found: list[list[GeneratedText]] = []
-        for prompt, several in zip(prompts, hypotheses, strict=True):
-            found.append([])
-            for hypothesis in several:
-                found[-1].append(self.generated(prompt, hypothesis))
-        return found
+        hypotheses = decode(self.decoder, ids, keep, config, **self._options(prompts, config), on_token=on_token)
+        for text in growing:
+            text.end()
+        return [[self.generated(prompt, one) for one in several] for prompt, several in zip(prompts, hypotheses, strict=True)]
 
     def generated(self, prompt: Prompt, hypothesis: Hypothesis) -> GeneratedText:
         """Return the text of a continuation."""
@@ -340,8 +329,10 @@ class _GrowingText(GrowingOutput):
         """Add a token, and pass new text on; return whether the text ends there."""
         if self.stream is None:
             return False
-        stopped, on_text = self.stream.append([token]), self.source.on_text
-        return (on_text is not None and on_text(self.stream.new_text()) == STOP) or stopped
+        stopped = self.stream.append([token])
+        if self.source.on_text is not None:
+            self.source.on_text(self.stream.new_text())
+        return stopped
 
     def end(self) -> None:
         """Pass the rest of the text on."""

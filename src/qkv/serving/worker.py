@@ -113,7 +113,7 @@ class BatchWorker:
         self._waiting: list[BatchItem] = []  # ordered by due time
         self._lanes: list[Lane] = []
         self._clock, self._speed = FairClock(), Average()
-        self._best_rate = math.inf  # the highest speed that was reached
+        self._best_rate: float | None = None  # the highest speed that was reached; None before it is known
         self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
         self._batched = 0.0  # when the last such batch ended
         self._shortest = math.inf  # seconds of the shortest step
@@ -172,7 +172,7 @@ class BatchWorker:
         for item in self._unfinished():
             backlog[item.request.caller] += item.cost
         own, limit = backlog[request.caller], self.settings.time_limit
-        if cost / self._best_rate > GIVEN_UP * limit:
+        if self._best_rate and cost / self._best_rate > GIVEN_UP * limit:
             raise too_much_work(cost / self._best_rate, limit)
         rate = self._speed.rate or math.inf
         expected = own * len(backlog) / rate  # a caller has its share of the speed
@@ -203,10 +203,10 @@ class BatchWorker:
     def _run(self) -> None:
         while True:
             with self._changed:
-                work = self._next_work()
-            if work is None:
+                turn = self._next_turn()
+            if turn is None:
                 return
-            self._work(work)
+            self._take(turn)
 
     def _unfinished(self) -> list[BatchItem]:
         return [*self._waiting, *(item for lane in self._lanes for item in lane.items)]
@@ -214,19 +214,19 @@ class BatchWorker:
     def _callers(self) -> set[str]:
         return {item.request.caller for item in self._unfinished()}
 
-    def _next_work(self) -> "Turn | None":
+    def _next_turn(self) -> Turn | None:
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
         while True:
             self._forget_cancelled()
             callers = self._callers()
             while callers:
                 caller = self._clock.first(callers)
-                if (work := self._work_for(caller)) is not None:
-                    for item in work.items:
+                if (turn := self._turn_for(caller)) is not None:
+                    for item in turn.items:
                         item.request.started = True
-                    taken = set(map(id, work.items))
+                    taken = set(map(id, turn.items))
                     self._waiting = [item for item in self._waiting if id(item) not in taken]
-                    return work
+                    return turn
                 callers.remove(caller)
             if self._closed and not self._waiting:
                 return None
@@ -242,7 +242,7 @@ class BatchWorker:
                 lane.items = [item for item in lane.items if not item.request.cancelled]
         self._lanes = [lane for lane in self._lanes if lane.items]
 
-    def _work_for(self, caller: str) -> "Turn | None":
+    def _turn_for(self, caller: str) -> Turn | None:
         """Return what to do for a caller now: its next batch or its next step, in turn."""
         own = sorted((lane for lane in self._lanes if caller in lane.callers()), key=lambda lane: lane.stepped)
         step = Turn(own[0], []) if own else None
@@ -305,14 +305,14 @@ class BatchWorker:
             room, tokens = room - item.rows, tokens + item.tokens
         return found
 
-    def _work(self, work: "Turn") -> None:
+    def _take(self, turn: Turn) -> None:
         """Take a turn, and charge those for whom it was."""
         started, costs = time.monotonic(), defaultdict[str, float](float)
-        items = [*work.items, *(work.lane.items if work.lane else ())]
-        stepwise = work.lane is not None or work.items[0].lane is not None
+        items = [*turn.items, *(turn.lane.items if turn.lane else ())]
+        stepwise = turn.lane is not None or turn.items[0].lane is not None
         for item in items:
             costs[item.request.caller] += item.rows if stepwise else item.cost
-        finished = self._step(work.lane, work.items) if stepwise else self._compute(work.items)
+        finished = self._step(turn.lane, turn.items) if stepwise else self._compute(turn.items)
         seconds = time.monotonic() - started
         with self._changed:
             self._clock.charge(costs, seconds)
@@ -324,9 +324,9 @@ class BatchWorker:
     def _note_speed(self, cost: float, seconds: float) -> None:
         self._speed.add(cost, seconds)
         if (rate := self._speed.rate) is not None and self._speed.seconds > 1:
-            self._best_rate = max(rate, 0.0 if math.isinf(self._best_rate) else self._best_rate)
+            self._best_rate = max(rate, self._best_rate or 0.0)
 
-    def _step(self, lane: Lane | None, joining: list[BatchItem]) -> "Finished":
+    def _step(self, lane: Lane | None, joining: list[BatchItem]) -> Finished:
         """Read the texts that join a lane, or make a new one of them, and take a step; return the items that are done."""
         if joining:
             try:
@@ -356,7 +356,7 @@ class BatchWorker:
             self._lanes.remove(lane)
         return finished
 
-    def _compute(self, batch: list[BatchItem]) -> "Finished":
+    def _compute(self, batch: list[BatchItem]) -> Finished:
         """Compute a batch at once; return its items with their results."""
         key, started = batch[0].key, time.monotonic()
         try:
