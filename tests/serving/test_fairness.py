@@ -10,9 +10,10 @@ import pytest
 from qkv.serving.batching import BatchItem
 from qkv.serving.errors import RequestError
 from qkv.serving.fairness import ADVANCE, FairClock
+from qkv.serving.lanes import POLITE
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
-from qkv.serving.worker import POLITE, BatchWorker
+from qkv.serving.worker import BatchWorker
 
 BROKEN = -1
 

@@ -12,21 +12,21 @@ import math
 import threading
 import time
 import traceback
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from qkv.base.errors import QkvError
-from qkv.serving.batching import ANYBODY, GIVEN_UP, BatchItem, ComputesBatches, OnResult, QueuedRequest, RunningItems
+from qkv.serving.batching import ANYBODY, GIVEN_UP, BatchItem, ComputesBatches, OnResult, QueuedRequest
 from qkv.serving.errors import RequestError, internal_error, overloaded, queue_full, timed_out, too_much_work
 from qkv.serving.fairness import FairClock
+from qkv.serving.lanes import Lane, may_join
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.shared_limits import SharedLimits
 
 log = logging.getLogger("qkv.serving")
 MAX_LANES = 8  # each has caches of its own
-POLITE = 4  # texts that a caller may have in a lane with others
 READ_TOKENS = 512  # of new texts that are read between two steps
 TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
 TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
@@ -54,39 +54,6 @@ class Average:
     def rate(self) -> float | None:
         """The work done in a second; None before anything is known."""
         return self.amount / self.seconds if self.seconds and self.amount else None
-
-
-class Lane:
-    """Texts that are generated together, step by step."""
-
-    def __init__(self, running: RunningItems, items: Sequence[BatchItem]):
-        self.kind, self.running, self.items = items[0].lane, running, list(items)
-        self.seconds = self.stepped = 0.0  # of the last step, and when it was
-
-    def join(self, running: RunningItems, items: Sequence[BatchItem]) -> None:
-        """Add texts that have just begun."""
-        self.running.join(running)
-        self.items += items
-
-    def callers(self) -> Counter[str]:
-        """Return how many texts each caller has in it."""
-        return Counter(item.request.caller for item in self.items)
-
-    def is_own(self, caller: str) -> bool:
-        """Return whether all texts are one caller's."""
-        return set(self.callers()) == {caller}
-
-
-def may_join(item: BatchItem, members: Sequence[BatchItem], polite: bool = False) -> bool:
-    """Return whether an item may be computed together with others: with its caller's own, or a few of each caller's.
-
-    A polite one does not even have many of its own.
-    """
-    if item.request.alone or any(one.request.alone for one in members):
-        return all(one.request is item.request for one in members)
-    counts = Counter(one.request.caller for one in members)
-    own = counts.pop(item.request.caller, 0)
-    return (not counts and not polite) or (max(counts.values(), default=0) <= POLITE and own < POLITE)
 
 
 class Turn(NamedTuple):
