@@ -1,11 +1,14 @@
 """The loop validates, saves and stops when it should; EMA weights."""
 
 import itertools
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
+from qkv.base.errors import ConfigError
+from qkv.data.batches import Position
 from qkv.training.log import read_metrics
 from qkv.training.loop import Validation
 from toy_training import (
@@ -15,6 +18,7 @@ from toy_training import (
     ToyTrainer,
     largest_difference,
     steps_of,
+    toy_batches,
     toy_model,
     toy_trainer,
     weights_of,
@@ -166,3 +170,16 @@ def test_after_training_the_memory_of_updates_is_free(tmp_path: Path) -> None:
     assert trainer.optimiser.state
     trainer.release()
     assert not trainer.optimiser.state and all(parameter.grad is None for parameter in trainer.parameters)
+
+
+def test_a_batch_of_what_is_left_over_is_no_reason_to_refuse_processes(tmp_path: Path) -> None:
+    """Only batches that always have fewer rows than processes are one."""
+    for processes in (4, 5):
+        trainer = toy_trainer(tmp_path / str(processes), steps=1)
+        trainer.batches, trainer.world_size = toy_batches(pairs=61, tokens=96), processes
+        starting = trainer.batches.starting
+        assert [batch.rows for batch in itertools.islice(starting(Position()), 7)] == [4, 4, 4, 4, 1, 4, 4]
+        trainer.batches.starting = lambda at, starting=starting: starting(Position(batch=4))  # type: ignore[method-assign, misc]
+        with pytest.raises(ConfigError, match="5 processes share batches of 4 rows") if processes == 5 else nullcontext():
+            trainer.train()
+        assert trainer.state.step == (processes == 4)

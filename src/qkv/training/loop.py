@@ -6,6 +6,7 @@ All processes run the loop in step; the first one logs and validates.
 """
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -131,7 +132,6 @@ class Trainer:
     def train(self) -> TrainingState:
         """Train to the end, or until a signal asks to stop; everything is saved on return."""
         self.resume()
-        self.resumed_at = self.state.step
         self.model.train()
         self.clock = Clock(self.device, self.state.step, self.state.seconds)
         self.planner = Planner(self.given, self.clock, self.progress, self.health)
@@ -140,10 +140,12 @@ class Trainer:
             self.planner.say_changes(self.state)
         batches = prefetch(self.batches.starting(self.state.position), self.local_and_probed_rows, PREFETCH[self.device.type])
         with self.signals, own_stream(self.device), self.writer.finished(), contextlib.closing(batches):
-            for batch, probed in batches:
+            # The first one may be the few rows that are left over at the end of an epoch.
+            first = list(itertools.islice(batches, 3))
+            self.refuse_idle_processes(max(batch.whole_rows for batch, _ in first))
+            for batch, probed in itertools.chain(first, batches):
                 if self.finished():
                     break
-                self.refuse_idle_processes(batch)
                 self.update(batch)
                 self.probed = probed
                 self.state = self.planner.after_update(self.state)
@@ -221,12 +223,12 @@ class Trainer:
         # One process has all rows already, and the batch itself would fill as much memory again.
         return local, (local if self.world_size == 1 else batch).part(slice(0, rows))
 
-    def refuse_idle_processes(self, batch: Batch) -> None:
-        """Refuse a first batch with fewer rows than processes: some would never have any."""
-        if self.state.step == self.resumed_at and batch.whole_rows < self.world_size:
+    def refuse_idle_processes(self, rows: int) -> None:
+        """Refuse batches with fewer rows than processes: some would never have any."""
+        if rows < self.world_size:
             distributed.raise_together(
                 ConfigError(
-                    f"{self.world_size} processes share batches of {batch.whole_rows} rows, and some would have none; use fewer "
+                    f"{self.world_size} processes share batches of {rows} rows, and some would have none; use fewer "
                     "processes, or a larger training.batch_tokens"
                 )
             )
