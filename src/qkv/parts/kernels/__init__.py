@@ -1,4 +1,4 @@
-"""GPU kernels in Triton, where torch is too slow. Each has an equivalent in plain torch."""
+"""Kernels where torch is too slow: for GPUs in Triton, and one for decoding on CPUs in numba. Each has an equivalent in torch."""
 
 import functools
 import importlib.util
@@ -9,6 +9,7 @@ from torch import Tensor
 
 TRITON = importlib.util.find_spec("triton") is not None
 WIDEST_HEAD = 128  # widest head of the attention kernels
+MUCH = 2048  # cached positions from which on the kernel for CPUs is worth its import
 if TRITON:
     from qkv.parts.kernels import (  # noqa: F401
         attention,
@@ -53,3 +54,15 @@ def run_on(device: torch.device) -> bool:
         warnings.warn(f"qkv's kernels cannot be built here, so torch's slower ones are used: {why}", stacklevel=2)
         return False
     return True
+
+
+def cpu_attends(x: Tensor) -> bool:
+    """Return whether the kernel for CPUs can compute from x."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
+
+
+def attend_logs(q: Tensor, log: Tensor, index: Tensor, first: Tensor, heads: int) -> Tensor:
+    """Attend to a cache on a CPU, as `decode_step_cpu.attend_cached` says. (R, D) -> (R, D)."""
+    from qkv.parts.kernels import decode_step_cpu
+
+    return decode_step_cpu.attend_cached(q, log, index, first, heads)
