@@ -158,8 +158,8 @@ def test_what_cannot_be_answered_in_time_is_refused_at_once(work: Counting) -> N
     async def ask() -> None:
         for _ in range(3):  # shows how fast it is
             assert await worker.compute("a", items(*[1] * 400, lane=None)) == [1] * 400
-        assert worker._best_rate is not None
-        rate = worker._best_rate / 5  # in items a second
+        assert worker.admission.rate is not None
+        rate = worker.admission.rate / 5  # in items a second
         much = items(*[1] * int(rate), lane=None)
         first = asyncio.create_task(worker.compute("a", much, "a"))
         await asyncio.sleep(0.01)
@@ -179,7 +179,7 @@ def test_what_cannot_be_answered_in_time_is_refused_at_once(work: Counting) -> N
 
 def test_a_caller_has_half_of_the_queue(worker: BatchWorker, work: Counting) -> None:
     async def ask() -> None:
-        much = asyncio.create_task(worker.compute("a", items(*[50] * 400), "greedy"))  # 2,000 of 4,000
+        much = asyncio.create_task(worker.compute("a", items(*[50] * 45, cost=51), "greedy"))  # 2,295 of 4,000
         await begun(work)
         with pytest.raises(RequestError) as refused:
             await worker.compute("a", items(1), "greedy")

@@ -86,6 +86,7 @@ class TranslationHandler(AttentionHandler):
                 len(part.ids),
                 (len(part.ids) + ROW_TOKENS) * hypotheses,
                 rows=config.beam,
+                step_cost=hypotheses,
                 lane=config if self.translator.can_begin(part, config) else None,
             )
             for lines in parts

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from qkv.base.errors import ConfigError
-from qkv.serving.batching import GIVEN_UP
+from qkv.serving.admission import LONGEST
 from qkv.serving.connections import RESERVED, ConnectionLimits
 from qkv.serving.protocol import LimitedProtocol
 from qkv.serving.settings import ServiceSettings
@@ -46,7 +46,7 @@ class ServiceServer(uvicorn.Server):
             proxy_headers=bool(settings.proxies),
             forwarded_allow_ips=list(settings.proxies),
             timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(GIVEN_UP * settings.time_limit) + 5,
+            timeout_graceful_shutdown=int(LONGEST * settings.time_limit) + 5,
             backlog=BACKLOG,
         )
         super().__init__(config)

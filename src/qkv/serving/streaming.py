@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from fastapi import Request, Response
 
 from qkv.decoding.logprobs import LogprobRecord
 from qkv.serving.batching import PreparedRequest, QueuedRequest
-from qkv.serving.errors import RequestError, error_body, timed_out
+from qkv.serving.errors import RequestError, error_body, no_turn
 from qkv.serving.registry import ServedModel
 from qkv.serving.service import Service, until_disconnect
 
@@ -60,9 +59,9 @@ class RequestStream:
         assert self.queued is not None
         limit = self.service.settings.time_limit
         while True:
-            left = self.queued.ends(limit) - time.monotonic()
-            if left <= 0:
-                raise timed_out(self.queued.started, limit)
+            left = self.queued.seconds_left(limit)
+            if left is not None and left <= 0:
+                raise no_turn(limit)
             try:
                 async with asyncio.timeout(left):
                     piece = await self.received.get()

@@ -17,8 +17,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from qkv.base.errors import QkvError
-from qkv.serving.batching import ANYBODY, GIVEN_UP, BatchItem, ComputesBatches, OnResult, QueuedRequest
-from qkv.serving.errors import RequestError, internal_error, overloaded, queue_full, timed_out, too_much_work
+from qkv.serving.admission import Admission
+from qkv.serving.averages import Average
+from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
+from qkv.serving.errors import RequestError, internal_error, no_turn, queue_full
 from qkv.serving.fairness import FairClock
 from qkv.serving.lanes import Lane, may_join
 from qkv.serving.metrics import Metrics
@@ -33,27 +35,9 @@ TURN = 0.025  # seconds that a batch should take, so that others come to their t
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SHARED = 4  # times as long as a turn a step may take where several callers wait for it
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
-MEMORY = 10.0  # seconds of computing over which speeds are averaged
 
 
 Finished = list[tuple[BatchItem, Any]]  # items that are done, with their results
-
-
-class Average:
-    """A rate whose older measurements count less and less."""
-
-    def __init__(self) -> None:
-        self.amount = self.seconds = 0.0
-
-    def add(self, amount: float, seconds: float) -> None:
-        """Note an amount of work, and the time that was spent."""
-        kept = math.exp(-seconds / MEMORY)
-        self.amount, self.seconds = self.amount * kept + amount, self.seconds * kept + seconds
-
-    @property
-    def rate(self) -> float | None:
-        """The work done in a second; None before anything is known."""
-        return self.amount / self.seconds if self.seconds and self.amount else None
 
 
 class Turn(NamedTuple):
@@ -79,8 +63,7 @@ class BatchWorker:
         self.active = 0  # requests that hold a slot
         self._waiting: list[BatchItem] = []  # ordered by due time
         self._lanes: list[Lane] = []
-        self._clock, self._speed = FairClock(), Average()
-        self._best_rate: float | None = None  # the highest speed that was reached; None before it is known
+        self._clock, self.admission = FairClock(), Admission(settings, settings.batch_tokens // ROW_TOKENS)
         self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
         self._batched = 0.0  # when the last such batch ended
         self._shortest = math.inf  # seconds of the shortest step
@@ -99,13 +82,13 @@ class BatchWorker:
             request.cancelled = True
 
     async def result(self, request: QueuedRequest) -> list[Any]:
-        """Wait for a request's results; raise if its turn does not come in time, or if it takes far too long."""
+        """Wait for a request's results; raise if its turn does not come in time."""
         limit = self.settings.time_limit
-        while (left := request.ends(limit) - time.monotonic()) > 0:
+        while (left := request.seconds_left(limit)) is None or left > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     return await asyncio.shield(request.done)
-        raise timed_out(request.started, limit)
+        raise no_turn(limit)
 
     def reserve(self) -> "QueueSlot":
         """Return a slot for a request; raise if all slots are taken, in all processes of the service together."""
@@ -125,7 +108,11 @@ class BatchWorker:
         with self._changed:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
-            self._check_backlog(request)
+            try:
+                self.admission.check(request, self._backlog())
+            except RequestError:
+                self.metrics.count_refusal(self.name)
+                raise
             if caller not in self._callers():
                 self._clock.enter(caller)
             self._waiting.extend(items)
@@ -133,20 +120,12 @@ class BatchWorker:
             self._changed.notify()
         return request
 
-    def _check_backlog(self, request: QueuedRequest) -> None:
-        """Raise if a request's turn would not come in time, if it would take far too long, or if too much is waiting."""
-        cost, backlog = sum(item.cost for item in request.items), defaultdict[str, float](float)
+    def _backlog(self) -> dict[str, float]:
+        """Return the work that is not done yet, by caller."""
+        backlog = defaultdict[str, float](float)
         for item in self._unfinished():
-            backlog[item.request.caller] += item.cost
-        own, limit = backlog[request.caller], self.settings.time_limit
-        if self._best_rate and cost / self._best_rate > GIVEN_UP * limit:
-            raise too_much_work(cost / self._best_rate, limit)
-        rate = self._speed.rate or math.inf
-        expected = own * len(backlog) / rate  # a caller has its share of the speed
-        room = min(self.settings.queued_tokens // 2 - own, self.settings.queued_tokens - sum(backlog.values()))
-        if expected > limit or (own and cost > room):
-            self.metrics.count_refusal(self.name)
-            raise overloaded(expected, limit, max(expected - limit, (cost - room) * len(backlog) / rate))
+            backlog[item.request.caller] += item.cost - item.done
+        return backlog
 
     @property
     def waiting(self) -> int:
@@ -283,15 +262,13 @@ class BatchWorker:
         seconds = time.monotonic() - started
         with self._changed:
             self._clock.charge(costs, seconds)
-        self._note_speed(sum(item.cost for item, _ in finished), seconds)
+        # A text that ends sooner than it might have is all done.
+        work = sum(item.advance(item.tokens) for item in turn.items) + sum(item.advance(item.step_cost) for item in items)
+        work += sum(item.advance(item.cost) for item, _ in finished)
+        self.admission.note(work, sum(item.rows for item in items), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
         for item, result in finished:
             item.request.finish(item, result)
-
-    def _note_speed(self, cost: float, seconds: float) -> None:
-        self._speed.add(cost, seconds)
-        if (rate := self._speed.rate) is not None and self._speed.seconds > 1:
-            self._best_rate = max(rate, self._best_rate or 0.0)
 
     def _step(self, lane: Lane | None, joining: list[BatchItem]) -> Finished:
         """Read the texts that join a lane, or make a new one of them, and take a step; return the items that are done."""
