@@ -13,8 +13,11 @@ from service_runs import Running, code_of, texts_of, write_translator
 
 import qkv.serving.downloads
 from qkv.folder.language_profiles import ProfilePair, save_language_profiles
+from qkv.inference.file_translation import FilePlan, PlannedFile, translate_plan
 from qkv.serving.registry import TRANSLATE, ModelRegistry, load_models
 from qkv.text.language_profile import LanguageProfile
+from qkv.text.translatable import SUFFIXES, ReadOptions, parse_translatable
+from qkv.text.translatable.inline import with_spans_of
 
 GERMAN = ["Wir gehen nach Hause.", "Wo ist der Bahnhof?", "Das ist ein schönes Haus.", "Ich habe heute keine Zeit."] * 5
 ENGLISH = ["We are going home.", "Where is the station?", "That is a beautiful house.", "I have no time today."] * 5
@@ -106,6 +109,33 @@ def test_files_are_translated_and_fetched(served: Running, models: ModelRegistry
     assert twice["pivot"] == "en" and served.client.get(twice["translatedFileUrl"]).text.endswith("\n")
     empty = upload(served, "d.txt", b"", source="en", target="fr").json()
     assert served.client.get(empty["translatedFileUrl"]).content == b"" and empty["translated"] == 0
+
+
+BILINGUAL = {
+    "a.po": 'msgid ""\nmsgstr "Language: fr\\n"\n\nmsgid "red bird"\nmsgstr ""\n\nmsgid "sun"\nmsgstr "Sonne"\n',
+    "b.po": 'msgid "old tree"\nmsgstr ""\n\nmsgid "{name} sings"\nmsgstr ""\n',
+    "c.xlf": '<xliff version="1.2"><file source-language="de" target-language="fr"><body><trans-unit id="1">'
+    '<source>red <g id="1">bird</g> sings</source></trans-unit></body></file></xliff>',
+    "d.tmx": '<tmx version="1.4"><header/><body><tu><tuv xml:lang="de"><seg>rain falls</seg></tuv></tu></body></tmx>',
+    "e.csv": "source,target\nold tree,\nsun,Sonne\n",
+    "f.tsv": "red bird\t\nrain falls\t\n",
+}
+
+
+@pytest.mark.parametrize("name", BILINGUAL)
+def test_files_with_two_languages_are_read_once_for_both_models(served: Running, models: ModelRegistry, name: str) -> None:
+    def translate(texts: list[str]) -> list[str]:
+        between = translator(models, "de-en").translate(texts)
+        return translator(models, "en-fr").translate(list(map(with_spans_of, texts, between)))
+
+    parsed = parse_translatable(Path(name), BILINGUAL[name].encode(), SUFFIXES[Path(name).suffix], ReadOptions(("de", "fr")))
+    file = PlannedFile(Path(name), None, parsed, [not segment.translated for segment in parsed.segments])
+    wanted = translate_plan(FilePlan([file]), translate)
+    found = upload(served, name, BILINGUAL[name].encode(), source="de", target="fr")
+    assert found.status_code == 200, found.text
+    fetched = served.client.get(found.json()["translatedFileUrl"]).content
+    assert fetched == wanted.content != BILINGUAL[name].encode()
+    assert (found.json()["translated"], found.json()["left"]) == (wanted.translated, wanted.left)
 
 
 def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

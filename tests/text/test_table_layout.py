@@ -114,8 +114,8 @@ def test_more_than_two_columns_must_be_named(tmp_path: Path, lines: list[str], h
     with pytest.raises(DataError) as error:
         read(path)
     assert str(error.value) == (
-        f"{path}: which of its 3 columns are source and target? its first row is {has}; "
-        "name two, by columns: [2, 3] in a recipe or --set columns=[2,3] for qkv translate, or give a file of two columns"
+        f"{path}: which of its 3 columns are source and target? its first row is {has}; give a file of two columns, "
+        "or name two, by columns: [2, 3] in a recipe or --set columns=[2,3] for qkv translate"
     )
     assert read(path, columns=(2, 3))[-1] == tuple(lines[-1].split(";")[1:])
 

@@ -206,7 +206,7 @@ def test_columns_that_a_table_lacks_are_refused(tmp_path: Path, columns: tuple[s
     for name, table in (("a.csv", "id,text,other\n1,one,\n"), ("a.tsv", "1\tone\t\n2\ttwo\n")):
         path = tmp_path / name
         path.write_text(table, encoding="utf-8")
-        with pytest.raises(QkvError, match=rf"{name}: no column {missing}; it has 3; name two of them, such as --set columns="):
+        with pytest.raises(QkvError, match=rf"{name}: no column {missing}; it has 3; give a file of two columns, or name two"):
             plan_files([path], options=ReadOptions(columns=columns))
     assert translated(tmp_path, "one.tsv", "one\ntwo\n", upper) == "one\tONE\ntwo\tTWO\n"
 

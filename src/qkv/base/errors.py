@@ -2,7 +2,15 @@
 
 
 class QkvError(Exception):
-    """The base class of all these errors; the command line prints it as one line and exits with 2."""
+    """The base class of all these errors; the command line prints it as one line and exits with 2.
+
+    `option` says what to do with options of the command line or keys of a recipe. A service, whose clients have neither,
+    answers with `message` alone.
+    """
+
+    def __init__(self, message: str = "", option: str = ""):
+        super().__init__(f"{message}, {option}" if option else message)
+        self.message = message
 
 
 class ConfigError(QkvError):

@@ -181,8 +181,8 @@ class Translator:
         """Refuse a glossary that this translator cannot keep to with these options of decoding."""
         if options.soft and not self.tokenizers.source.term_tokens:
             raise ConfigError(
-                "this run has not learned to copy translations out of its source, as a soft glossary needs; "
-                "train one with data.glossary, or leave soft out"
+                "this model has not learned to copy translations out of its source, as a soft glossary needs; leave soft out",
+                "or train one with data.glossary",
             )
         if options.glossary is not None and not options.soft and (self.trees or not self.engine.takes_phrases(config)):
             raise ConfigError(

@@ -4,6 +4,7 @@ import io
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fastapi import Request
@@ -12,16 +13,18 @@ from qkv.inference.file_translation import FileReport, PlannedFile, TextKey, fil
 from qkv.inference.segmenter import TranslatedText
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.errors import invalid
-from qkv.serving.routes import Translator, languages_of
+from qkv.serving.routes import TranslationRoute, Translator
 from qkv.serving.service import Service
 from qkv.text.glossary import Glossary
 from qkv.text.protected_text import compile_patterns
 from qkv.text.translatable import NothingToTranslate, ReadOptions, parse_translatable
 from qkv.text.translatable.file import FileText, TranslatableFile
 from qkv.text.translatable.html_page import parse_text
+from qkv.text.translatable.inline import with_spans_of
 
 UNPACKED_BYTES = 1 << 26  # of a document that is an archive
 PATTERNS = compile_patterns()
+CALLED = Path("the file")  # in messages; its own name is the client's
 
 
 @dataclass(frozen=True)
@@ -43,17 +46,16 @@ class DocumentOptions:
     soft: bool = False
 
 
-def read_html(content: bytes, languages: tuple[str, str]) -> TranslatableFile:
+def read_html(content: bytes, options: ReadOptions) -> TranslatableFile:
     """Parse HTML in a request, which is UTF-8 whatever it declares."""
-    return parse_text(FileText(Path("html"), content.decode()), languages[1])
+    return parse_text(FileText(CALLED, content.decode()), options.target)
 
 
-def read_upload(file_format: str, content: bytes, languages: tuple[str, str]) -> TranslatableFile:
+def read_upload(file_format: str, content: bytes, options: ReadOptions) -> TranslatableFile:
     """Parse an uploaded file in a format of `FORMATS`."""
-    path = Path(f"file.{file_format}")
     if file_format == "docx":
         _check_unpacked(content)
-    return parse_translatable(path, content, file_format, ReadOptions(languages))
+    return parse_translatable(CALLED, content, file_format, options)
 
 
 def _check_unpacked(content: bytes) -> None:
@@ -70,34 +72,47 @@ def _check_unpacked(content: bytes) -> None:
 async def translate_documents(
     service: Service,
     request: Request,
-    model: Translator,
+    route: TranslationRoute,
     contents: Sequence[bytes],
-    read: Callable[[bytes, tuple[str, str]], TranslatableFile],
+    read: Callable[[bytes, ReadOptions], TranslatableFile],
     options: DocumentOptions,
 ) -> list[TranslatedDocument]:
-    """Translate the texts of documents with one model, all together; a document that has none is returned as it is."""
+    """Translate the texts of documents, all together; a document that has none is returned as it is.
+
+    Documents are read once, whatever the number of models on the route: texts go from model to model, and only the last
+    translations are written.
+    """
     files: list[PlannedFile | None] = []
     texts: dict[TextKey, str] = {}
+    outputs: list[list[TranslatedText]] = []
 
-    def prepare() -> PreparedRequest:
-        for content in contents:
-            try:
-                parsed = read(content, languages_of(model))
-            except NothingToTranslate:
-                files.append(None)
-                continue
-            todo = [not segment.translated for segment in parsed.segments]
-            file = PlannedFile(Path("document"), None, parsed, todo)
-            files.append(file)
-            texts.update(file_texts(file, PATTERNS))
-        service.check_texts(list(texts.values()), "file", any_number=True)
-        return model.handler.translate(list(texts.values()), options.alternatives, options.glossary, options.soft, whole=True)
+    def prepare(model: Translator) -> PreparedRequest:
+        if model is route.models[0]:
+            files.extend(_plan(content, read, route) for content in contents)
+            for file in files:
+                texts.update(file_texts(file, PATTERNS) if file is not None else {})
+            service.check_texts(list(texts.values()), "file", any_number=True)
+            reading = list(texts.values())
+        else:
+            reading = [with_spans_of(text, best.text) for text, (best, *_) in zip(texts.values(), outputs, strict=True)]
+        how = options if model is route.models[-1] else DocumentOptions()
+        return model.handler.translate(reading, how.alternatives, how.glossary, how.soft, whole=True)
 
-    outputs: list[list[TranslatedText]] = await service.answer(request, model, prepare)
+    for model in route.models:
+        outputs = await service.answer(request, model, partial(prepare, model))
     found = dict(zip(texts, outputs, strict=True))
     return await service.prepare(
         lambda: [_write(file, content, found, options) for file, content in zip(files, contents, strict=True)]
     )
+
+
+def _plan(content: bytes, read: Callable[[bytes, ReadOptions], TranslatableFile], route: TranslationRoute) -> PlannedFile | None:
+    """Parse a document; None for one without a text to translate."""
+    try:
+        parsed = read(content, ReadOptions(route.languages))
+    except NothingToTranslate:
+        return None
+    return PlannedFile(CALLED, None, parsed, [not segment.translated for segment in parsed.segments])
 
 
 def _write(

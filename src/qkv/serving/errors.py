@@ -1,7 +1,12 @@
 """Errors that end a request: an HTTP status, a short code and one line of text."""
 
 import json
+import logging
 import math
+
+from qkv.base.errors import ConfigError, DataError, QkvError
+
+log = logging.getLogger("qkv.serving")
 
 
 class RequestError(Exception):
@@ -19,6 +24,14 @@ class ClientGone(Exception):
 def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> RequestError:
     """Return the error for a request that asks for something impossible."""
     return RequestError(400, code, message, param)
+
+
+def as_request_error(error: QkvError) -> RequestError:
+    """Return the error for a request whose texts or options cannot be used; anything else is a fault of the service."""
+    if isinstance(error, DataError | ConfigError):
+        return invalid(error.message, None, "unsuitable")
+    log.error("%s", error)
+    return internal_error()
 
 
 def queue_full(queue: int) -> RequestError:

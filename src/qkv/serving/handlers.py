@@ -74,7 +74,7 @@ class TranslationHandler(AttentionHandler):
             options = TextOptions(glossary=glossary, soft=soft)
             self.translator.check_glossary(options, config)
         except ConfigError as error:
-            raise invalid(str(error), "glossary", "unsupported") from None
+            raise invalid(error.message, "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
         lines_of = [[text] if whole or recipe.data.prefixes else text.split("\n") for text in texts]
         parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]

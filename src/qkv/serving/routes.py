@@ -24,6 +24,12 @@ class TranslationRoute:
         return languages_of(self.models[0])[0]
 
     @property
+    def languages(self) -> tuple[str, str] | None:
+        """The source and the target language; None where a run does not name them."""
+        first, last = self.models[0].handler.languages, self.models[-1].handler.languages
+        return (first[0], last[1]) if first and last else None
+
+    @property
     def pivot(self) -> str | None:
         """The language between two translators."""
         return languages_of(self.models[0])[1] if len(self.models) > 1 else None

@@ -13,7 +13,7 @@ from qkv.base.errors import QkvError
 from qkv.serving.authentication import Authenticator
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.downloads import Downloads
-from qkv.serving.errors import ClientGone, RequestError, invalid
+from qkv.serving.errors import ClientGone, RequestError, as_request_error, invalid
 from qkv.serving.metrics import Metrics
 from qkv.serving.registry import ModelRegistry, ServedModel
 from qkv.serving.request_body import parse_body, read_bytes
@@ -111,7 +111,7 @@ class Service:
         try:
             return await asyncio.get_running_loop().run_in_executor(self.threads, prepare)
         except QkvError as error:
-            raise RequestError(400, "unsuitable", str(error)) from None
+            raise as_request_error(error) from None
 
     def check_texts(self, texts: Sequence[str], param: str, any_number: bool = False) -> None:
         """Raise if a request has more characters than allowed, or more texts unless `any_number`, as of a document, will do."""

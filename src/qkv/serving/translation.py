@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from qkv.base.errors import DataError
 from qkv.inference.segmenter import TranslatedPart, TranslatedText
 from qkv.serving.batching import OutputPlace, PreparedRequest
-from qkv.serving.documents import DocumentOptions, TranslatedDocument, read_html, read_upload, translate_documents
+from qkv.serving.documents import DocumentOptions, read_html, read_upload, translate_documents
 from qkv.serving.errors import invalid
 from qkv.serving.request_models import TranslateFileRequest, TranslateRequest
 from qkv.serving.routes import AUTO, TranslationRoute, choose_route, find_routes, rank_languages
@@ -63,15 +63,11 @@ async def translate_upload(service: Service, request: Request, body: TranslateFi
     file_format = SUFFIXES[name.suffix.lower()]
     sample = content[:4000].decode("utf-8", "replace") if file_format != "docx" else ""
     route = await service.prepare(lambda: choose_route(service.models, body.model, body.source, body.target, sample))
-    document, options = TranslatedDocument([content], 0, 0, []), DocumentOptions(glossary=_read_glossary(body.glossary, route))
-    for model in route.models:
-        read = partial(read_upload, file_format)
-        (document,) = await translate_documents(service, request, model, [content], read, options)
-        content = document.contents[0]
-    target = route.models[-1].handler.languages
-    stem = f"{name.stem}_{target[1]}" if target else name.stem
+    options, read = DocumentOptions(glossary=_read_glossary(body.glossary, route)), partial(read_upload, file_format)
+    (document,) = await translate_documents(service, request, route, [content], read, options)
+    stem = f"{name.stem}_{route.languages[1]}" if route.languages else name.stem
     told = {"translated": document.translated, "left": document.left, **({"pivot": route.pivot} if route.pivot else {})}
-    return told, await service.prepare(lambda: service.downloads.save(content, stem, name.suffix))
+    return told, await service.prepare(lambda: service.downloads.save(document.contents[0], stem, name.suffix))
 
 
 def _check(service: Service, body: TranslateRequest) -> tuple[list[str], TranslationRoute, Glossary | None]:
@@ -120,12 +116,9 @@ async def _translate_html(
 ) -> dict[str, Any]:
     """Translate each text as a page, or a part of one: tags stay around the right words."""
     pages = [text.encode() for text in ([body.q] if isinstance(body.q, str) else body.q)]
-    for model in route.models[:-1]:
-        documents = await translate_documents(service, request, model, pages, read_html, DocumentOptions())
-        pages = [document.contents[0] for document in documents]
     options = DocumentOptions(body.alternatives, glossary, body.soft)
     found: Outputs = []
-    for document in await translate_documents(service, request, route.models[-1], pages, read_html, options):
+    for document in await translate_documents(service, request, route, pages, read_html, options):
         missing = tuple(term for best, *_ in document.outputs for term in best.missing_terms)
         ranked = enumerate(document.contents)
         scores = [

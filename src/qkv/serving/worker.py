@@ -20,7 +20,7 @@ from qkv.base.errors import QkvError
 from qkv.serving.admission import Admission
 from qkv.serving.averages import Average
 from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
-from qkv.serving.errors import RequestError, internal_error, no_turn, queue_full
+from qkv.serving.errors import RequestError, as_request_error, internal_error, no_turn, queue_full
 from qkv.serving.fairness import FairClock
 from qkv.serving.lanes import Lane, may_join
 from qkv.serving.metrics import Metrics
@@ -344,7 +344,7 @@ def _as_request_error(error: Exception, request: str) -> RequestError:
     if isinstance(error, RequestError):
         return error
     if isinstance(error, QkvError):
-        return RequestError(400, "unsuitable", str(error))
+        return as_request_error(error)
     where = "".join(traceback.format_tb(error.__traceback__))
     log.error("%s in a worker:\n%s", type(error).__name__, where, extra={"request_id": request})
     return internal_error()

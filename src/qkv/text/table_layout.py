@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -55,7 +55,12 @@ def detect_layout(path: InputFile, default: str, columns: SideNames, languages: 
 
     Raise a DataError where more than two columns could be the sides.
     """
-    lines = list(islice(text_lines(path), SAMPLED))
+    return layout_of(path, islice(text_lines(path), SAMPLED), default, columns, languages)
+
+
+def layout_of(path: InputFile, first: Iterable[str], default: str, columns: SideNames, languages: SideNames) -> TableLayout:
+    """Return the layout that the first lines of a file show; `path` is for messages."""
+    lines = list(first)
     if default == "\t":
         best = _best_of_tsv(lines, columns, languages)
     else:
@@ -129,8 +134,8 @@ def _choose_columns(path: InputFile, found: _Candidate, names: tuple[str, ...], 
     if found.sides is not None or (found.width > 2 and any(cell.strip() for row in found.rows for cell in row[2:])):
         has = ", ".join(names[:12])[:200]
         raise DataError(
-            f"{path}: which of its {found.width} columns are source and target? its first row is {has}; "
-            "name two, by columns: [2, 3] in a recipe or --set columns=[2,3] for qkv translate, or give a file of two columns"
+            f"{path}: which of its {found.width} columns are source and target? its first row is {has}; give a file of two columns",
+            "or name two, by columns: [2, 3] in a recipe or --set columns=[2,3] for qkv translate",
         )
     return 0, 1
 

@@ -106,6 +106,23 @@ def markup_problem(source: str, translation: str) -> str:
     return ""
 
 
+def with_spans_of(source: str, translation: str) -> str:
+    """Return the translation of a text with the codes of the text as its protected spans, so that it can be translated again."""
+    if not isinstance(source, ProtectedText):
+        return translation
+    kinds = defaultdict[str, deque[SpanKind]](deque)
+    for span in source.spans:
+        kinds[source[span.start : span.end]].append(span.kind)
+    spans, position = list[ProtectedSpan](), 0
+    for part, is_code in split_codes(translation, list(kinds)):
+        if is_code and kinds[part]:
+            spans.append(ProtectedSpan(position, position + len(part), kinds[part].popleft()))
+        position += len(part)
+    if _partners([span.kind for span in spans]) is None:  # the translation has lost or moved one
+        spans = [span._replace(kind="alone") for span in spans]
+    return ProtectedText(translation, spans)
+
+
 def placeholder_problem(source: str, translation: str, patterns: Sequence[re.Pattern[str]]) -> str:
     """Return which placeholders, tags and addresses outside of markup a translation lacks, adds or exchanges; "" if none.
 

@@ -25,13 +25,12 @@ def parse(path: Path, content: bytes, language: str = "") -> TranslatableFile:
     text = header.texts.get("msgstr", "") if header else ""
     declared = _field(text, "Language")
     if declared and language and not same_language(declared, language):
-        raise DataError(
-            f"{path}: its language is {declared}, and the run translates to {language}; give the run of this language"
-        )
+        raise DataError(f"{path}: its language is {declared}, not {language}; choose a model that translates to {declared}")
     rule = _declared_rule(path, text) or plural_rule(declared or language)
     has_plurals = any("msgid_plural" in message.texts for message in messages)
     if has_plurals and rule is None:
-        raise DataError(f"{path}: plural forms of which language? its header has no Language; say --set languages=[en,de]")
+        wanted = "plural forms of which language? name it in the field Language of its header"
+        raise DataError(f"{path}: {wanted}", "or say --set languages=[en,de]")
     writer = _Writer(source)
     segments = []
     for message in messages:

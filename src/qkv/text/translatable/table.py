@@ -2,25 +2,26 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from qkv.base.errors import DataError
 from qkv.text.pair import SideNames
-from qkv.text.table_layout import detect_layout
+from qkv.text.table_layout import SAMPLED, layout_of
 from qkv.text.translatable.file import Edit, Extent, FileText, Segment, TranslatableFile, decode
 
 
 def parse(path: Path, content: bytes, delimiter: str, columns: SideNames, languages: SideNames) -> TranslatableFile:
     """Parse a table; the delimiter is the one its format suggests, the layout is recognised as in corpora."""
     source = decode(path, content)
-    layout = detect_layout(path, delimiter, columns, languages)
+    lines = (line.removesuffix("\r").replace("\r", " ") + "\n" for line in source.text.removeprefix("\ufeff").split("\n"))
+    layout = layout_of(path, islice(lines, SAMPLED), delimiter, columns, languages)
     rows = list(_rows(source, layout.delimiter, layout.quoted))
     width = max([2, *map(len, rows)])  # a file of sources alone gets a second column
     for column in layout.columns:
         if not 0 <= column < width:
-            raise DataError(
-                f"{path}: no column {column + 1}; it has {width}; name two of them, such as --set columns=[1,{width}]"
-            )
+            problem = f"{path}: no column {column + 1}; it has {width}; give a file of two columns"
+            raise DataError(problem, f"or name two of them, such as --set columns=[1,{width}]")
     left, right = layout.columns
     segments = []
     for row in rows[bool(layout.header) :]:

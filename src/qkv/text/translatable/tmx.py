@@ -18,7 +18,8 @@ def parse(path: Path, content: bytes, languages: SideNames = None) -> Translatab
     if root.name != "tmx":
         raise DataError(f"{path}: not TMX; its root element is <{root.name}>")
     if languages is None:
-        raise DataError(f"{path}: which languages? the run does not say; give --set languages=[en,de]")
+        wanted = "which languages? the model does not name its own; choose one that does"
+        raise DataError(f"{path}: {wanted}", "or say --set languages=[en,de]")
     units = [[variant for variant in unit.children("tuv") if variant.children("seg")] for unit in root.descendants({"tu"})]
     found = dict.fromkeys(_language(variant) for variants in units for variant in variants)
     tags = [tag for tag in found if tag and same_language(tag, languages[1])]
@@ -29,7 +30,8 @@ def parse(path: Path, content: bytes, languages: SideNames = None) -> Translatab
         if original is not None:
             segments.append(_segment(source, original, _variant(variants, languages[1]), variants[-1], language))
     if found and not segments:
-        raise DataError(f"{path}: no unit has a text in {languages[0]}; it has {', '.join(found)}")
+        has = ", ".join(found)[:200]
+        raise DataError(f"{path}: no unit has a text in {languages[0]}; it has {has}; choose a model of these languages")
     return TranslatableFile(source, segments, encoding_errors="xmlcharrefreplace")
 
 

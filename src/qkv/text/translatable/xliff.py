@@ -34,7 +34,8 @@ def parse(path: Path, content: bytes, languages: SideNames = None) -> Translatab
             if has and not same_language(has, wanted):
                 raise DataError(
                     f"{path}: is {declared[0]} -> {declared[1] or '?'}, not {' -> '.join(languages or ())}; "
-                    "give the run of these languages, or say --set languages=[...]"
+                    "choose a model of these languages",
+                    "or say --set languages=[...]",
                 )
         if languages and not declared[1]:
             edits.append(owner.with_attribute(names[1], languages[1]))
