@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,7 +143,7 @@ def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monk
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("word/document.xml", b" " * (1 << 26) + b"<")
-    with Running(models, file_bytes=100_000) as served:
+    with Running(models, file_bytes=100_000, characters=9_999) as served:
         fields = {"source": "en", "target": "fr"}
         cases = [
             (upload(served, "a.exe", b"MZ", **fields), 400, "unsupported_format"),
@@ -150,6 +151,7 @@ def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monk
             (upload(served, "a.docx", packed.getvalue(), **fields), 400, "body_too_large"),
             (upload(served, "a.txt", b"a" * 100_001, **fields), 413, "body_too_large"),
             (upload(served, "a.txt", b"sun " * 20_000, **fields), 400, "text_too_long"),
+            (upload(served, "a.txt", b"4\n" * 10_000, **fields), 400, "text_too_long"),
             (upload(served, "a.txt", b"sun", **fields, colour="red"), 400, "invalid_request"),
             (upload(served, "a.txt", b"sun", source="en", target="de"), 400, "languages"),
             (upload(served, "a.txt", b"sun", **fields, glossary="{"), 400, "invalid_request"),
@@ -165,6 +167,24 @@ def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monk
         assert served.client.get(url).status_code == 404
         folder = served.service.downloads._folder
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.po", 'msgid ""\nmsgstr "Language: it\\n"\n', "its language is it, not fr; choose a model that translates to it"),
+        ("a.xlf", BILINGUAL["c.xlf"], "is de -> fr, not en -> fr; choose a model of these languages"),
+        ("a.tmx", BILINGUAL["d.tmx"], "no unit has a text in en; it has de; choose a model of these languages"),
+        ("a.csv", "one,two,three\nsun,rain,tree\n" * 3, "which of its 3 columns are source and target? its first row is"),
+        ("a.srt", "no times", "not SubRip"),
+        ("a.json", "{", "not valid JSON"),
+        ("a.txt", "sun\0", "is a binary file"),
+    ],
+)
+def test_refusals_of_files_are_for_clients(served: Running, name: str, content: str, problem: str) -> None:
+    answer = upload(served, name, content.encode(), source="en", target="fr")
+    assert answer.status_code == 400 and problem in answer.json()["error"]
+    assert answer.json()["error"].startswith("the file") and not re.search(r"--\w|\bruns?\b|recipe|qkv", answer.json()["error"])
 
 
 def test_translations_are_streamed_sentence_by_sentence(served: Running) -> None:

@@ -89,8 +89,11 @@ async def translate_documents(
     def prepare(model: Translator) -> PreparedRequest:
         if model is route.models[0]:
             files.extend(_plan(content, read, route) for content in contents)
-            for file in files:
-                texts.update(file_texts(file, PATTERNS) if file is not None else {})
+            planned = [file for file in files if file is not None]
+            if sum(len(file.parsed.segments) for file in planned) > (most := service.settings.characters):
+                raise invalid(f"the document has more than {most:,} segments; split it", "file", "text_too_long")
+            for file in planned:
+                texts.update(file_texts(file, PATTERNS))
             service.check_texts(list(texts.values()), "file", any_number=True)
             reading = list(texts.values())
         else:

@@ -99,6 +99,7 @@ async def read_upload_form(request: Request, settings: ServiceSettings) -> Trans
         yield b""
 
     parser = MultiPartParser(Headers({"content-type": content_type}), stream(), max_files=1, max_fields=10)
+    parser.spool_max_size = len(content) + 1  # no temporary file: the content is in memory anyway, and the disk may be full
     try:
         form, fields = await parser.parse(), dict[str, Any]()
         for name, value in form.multi_items():

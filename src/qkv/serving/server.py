@@ -20,6 +20,7 @@ from qkv.serving.settings import ServiceSettings
 log = logging.getLogger("qkv.serving")
 BACKLOG = 1024  # connections that wait to be accepted
 OTHER_FILES = 256  # that a process has open beside its connections
+CLEAN_EVERY = 300  # ticks of 0.1 s: translated files that are too old are deleted
 LINGER = 2.0  # seconds in which connected clients may send one more request before the server stops
 
 
@@ -50,6 +51,11 @@ class ServiceServer(uvicorn.Server):
             backlog=BACKLOG,
         )
         super().__init__(config)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % CLEAN_EVERY == 0:
+            self.service.threads.submit(self.service.downloads.delete_old)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         log.info("stopping: %d connections are open", len(self.server_state.connections))

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +19,12 @@ from typing import Any
 from prometheus_client.multiprocess import mark_process_dead
 
 from qkv.base.errors import QkvError
+from qkv.serving.downloads import PREFIX
 from qkv.serving.metrics import SupervisorMetrics, share_metrics
 from qkv.serving.process import Process
 from qkv.serving.service_config import ServiceConfig, check_change, with_model, without_model
 from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.temporary_folder import make_temporary_folder
 from qkv.serving.worker_process import NEW_TEMPLATE, NEW_WORKER, Inherited, run_process
 
 log = logging.getLogger("qkv.serving")
@@ -38,8 +39,8 @@ class Supervisor:
 
     def __init__(self, config: ServiceConfig, read_config: Callable[[], ServiceConfig], listening: socket.socket):
         self.config, self.read_config = config, read_config
-        self.folder = tempfile.mkdtemp(prefix="qkv-metrics-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
-        self.downloads = tempfile.mkdtemp(prefix="qkv-downloads-")
+        self.folder = str(make_temporary_folder("qkv-serve-metrics-", MEMORY if os.access(MEMORY, os.W_OK) else None))
+        self.downloads = str(make_temporary_folder(PREFIX))
         share_metrics(self.folder, "supervisor")
         self.metrics = SupervisorMetrics()
         self.inherited = Inherited(listening, SharedLimits(NUMBERS * config.workers), self.folder, self.downloads)
