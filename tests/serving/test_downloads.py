@@ -33,7 +33,12 @@ def served(models: ModelRegistry, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.mark.parametrize(("number", "status", "code"), [(errno.ENOSPC, 507, "no_space"), (errno.EROFS, 500, "internal")])
 def test_a_disk_that_fails_is_the_fault_of_the_service(
-    served: tuple[Running, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int, status: int, code: str
+    served: tuple[Running, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    number: int,
+    status: int,
+    code: str,
 ) -> None:
     def fail(path: Path, _: bytes) -> None:
         raise OSError(number, os.strerror(number), str(path))

@@ -13,9 +13,11 @@ from libretranslatepy import LibreTranslateAPI
 from service_runs import Running, code_of, texts_of, write_translator
 
 import qkv.serving.downloads
+from qkv.base.errors import ConfigError
 from qkv.folder.language_profiles import ProfilePair, save_language_profiles
 from qkv.inference.file_translation import FilePlan, PlannedFile, translate_plan
 from qkv.serving.registry import TRANSLATE, ModelRegistry, load_models
+from qkv.serving.service_config import name_and_languages, read_config, without_model
 from qkv.text.language_profile import LanguageProfile
 from qkv.text.translatable import SUFFIXES, ReadOptions, parse_translatable
 from qkv.text.translatable.inline import with_spans_of
@@ -79,6 +81,37 @@ def test_languages_of_one_script_are_told_apart(served: Running) -> None:
         assert found["detectedLanguage"]["language"] == code and ("pivot" in found) == (code == "de")
     assert served.refused("/translate", q="42", source="auto", target="fr") == (400, "languages")
     assert LibreTranslateAPI(served.url).detect("Das ist ein schönes Haus")[0]["language"] == "de"
+
+
+def test_languages_that_a_run_does_not_name_can_be_given(models: ModelRegistry, tmp_path: Path) -> None:
+    write_translator(tmp_path / "mine", languages=None)
+    unnamed = load_models([str(tmp_path / "mine")], "cpu").all
+    declared = BILINGUAL["c.xlf"].encode()
+    with Running(ModelRegistry([*models.all, *unnamed])) as served:
+        refused = served.post("/translate", q="sun", source="es", target="it")
+        assert code_of(refused) == "languages" and "mine does not name its languages: name it as model" in refused.json()["error"]
+        wanted = served.said("/translate", q="sun", model="mine")
+        assert any("name them by --languages mine=en,de" in line for line in served.service.description())
+        told = upload(served, "c.xlf", declared, model="mine").json()  # whatever languages it declares
+        assert told["translated"] == 1 and "_" not in told["translatedFileUrl"].rpartition("/")[2]
+        assert upload(served, "d.tmx", BILINGUAL["d.tmx"].encode(), model="mine").json()["error"].endswith("choose one that does")
+    with Running(ModelRegistry([*models.all, *unnamed], {"mine": ("es", "it")})) as served:
+        assert served.said("/translate", q="sun", source="es", target="it") == wanted
+        assert code_of(upload(served, "c.xlf", declared, model="mine")) == "unsuitable"
+        assert not any("--languages" in line for line in served.service.description())
+
+
+def test_languages_are_given_by_option_and_file(tmp_path: Path, models: ModelRegistry) -> None:
+    file = tmp_path / "serve.yaml"
+    file.write_text("models: {a: runs/a, b: runs/b}\nlanguages: {a: [en, de], b: [de, en]}\n")
+    config = read_config(file, {"languages": dict([name_and_languages("b=de, fr")])})
+    assert config.languages == {"a": ("en", "de"), "b": ("de", "fr")}
+    assert without_model(config, "b").languages == {"a": ("en", "de")}
+    with pytest.raises(ConfigError, match="languages of 'c', which is not served; give those of a, b, as NAME=en,de"):
+        read_config(file, {"languages": {"c": ("en", "de")}})
+    for wrong in ("en,de", "a=en", "a=en-de", "a=en,de,fr", "a=en,", "a=de,de"):
+        with pytest.raises(ConfigError, match=f"--languages {wrong}: the name of a model and its two languages"):
+            name_and_languages(wrong)
 
 
 def test_html_is_translated_as_a_file_is(served: Running, models: ModelRegistry, tmp_path: Path) -> None:

@@ -58,16 +58,22 @@ def serve_command(
         list[str] | None,
         typer.Option(metavar="NAME=FOLDER", help="Adapter of a served run, which requests name as a model of its own."),
     ] = None,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=en,de", help="Languages of a served translator, where its run does not name them."),
+    ] = None,
 ) -> None:
     """Serve models over HTTP: LibreTranslate's and OpenAI's APIs, qkv's own, and a web page."""
     if new_key is not None:
         _print_new_key(new_key)
         return
     from qkv.base.config import with_settings
+    from qkv.serving.service_config import name_and_languages
 
     options = {
         "models": _named_folders(runs or []),
         "adapters": _named_folders(adapter or []),
+        "languages": dict(map(name_and_languages, languages or [])),
         "host": host,
         "port": port,
         "workers": workers,

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
@@ -61,12 +61,17 @@ class ServedModel(Generic[H]):
 class ModelRegistry:
     """All models of a service, in the order of the command line."""
 
-    def __init__(self, models: Sequence[ServedModel[Handler]]):
+    def __init__(self, models: Sequence[ServedModel[Handler]], languages: Mapping[str, tuple[str, str]] | None = None):
+        """`languages` of translators, by name, go before those of their runs."""
         self.all = list(models)
         self.by_name = {model.name: model for model in models}
         if len(self.by_name) < len(self.all):
             twice = next(model.name for model in models if self.by_name[model.name] is not model)
             raise ConfigError(f"two runs are called {twice!r}; name one of them otherwise, as NAME=FOLDER")
+        for name, pair in (languages or {}).items():
+            if not self.by_name[name].can(TRANSLATE):
+                raise ConfigError(f"languages of {name!r}: it does not translate; leave them out")
+            self.by_name[name].handler.languages = pair
 
     def find(self, name: str | None, ability: Ability[H]) -> ServedModel[H]:
         """Return the model of this name, or without a name the first that can do the task."""

@@ -63,9 +63,10 @@ def choose_route(models: ModelRegistry, name: str | None, source: str | None, ta
         routes = find_routes(models)
     fitting = {pair: route for pair, route in routes.items() if source in (None, AUTO, pair[0]) and target in (None, pair[1])}
     if not fitting:
-        raise invalid(
-            "no model here translates between these languages; GET /languages lists those there are", "target", "languages"
-        )
+        unnamed = [model.name for model in models.all_with(TRANSLATE) if model.handler.languages is None]
+        more = f"; {unnamed[0]} does not name its languages: name it as model, and leave source and target out" if unnamed else ""
+        message = f"no model here translates between these languages; GET /languages lists those there are{more}"
+        raise invalid(message, "target", "languages")
     codes = list(dict.fromkeys(code for code, _ in fitting))
     if len(codes) > 1:
         best, second = [one for one in rank_languages(models, text, codes) if one[0] in codes][:2]

@@ -68,6 +68,10 @@ class Service:
         for name, handler in ((model.name, model.handler) for model in self.models.all):
             size = "" if handler.parameters is None else f", {handler.parameters:,} parameters"
             lines.append(f"{name}: {handler.kind}{size}, can {', '.join(handler.abilities) or 'do nothing over HTTP'}")
+            if "translate" in handler.abilities and handler.languages is None:
+                lines.append(
+                    f"{name} does not name its languages, so requests cannot either; name them by --languages {name}=en,de"
+                )
         return lines
 
     def admit(self, request: Request, key: str | None = None) -> None:

@@ -20,6 +20,7 @@ class ServiceConfig(Config):
 
     models: dict[str, str] = Field(default={})  # names, and folders of runs, exports or word vectors
     adapters: dict[str, str] = Field(default={})  # names, and folders of adapters of these runs
+    languages: dict[str, tuple[str, str]] = Field(default={})  # of translators whose runs do not name them: source, target
     model_root: str | None = None  # folder from which POST /admin/models may load others
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     engine: str | None = None  # of translators: own, ctranslate2 or onnx
@@ -63,13 +64,16 @@ def read_config(file: Path | None, options: dict[str, Any]) -> ServiceConfig:
             values[key] = {name: str(file.parent / folder) for name, folder in values.get(key, {}).items()}
         values |= {key: str(file.parent / values[key]) for key in PATHS if values.get(key)}
     given = {key: value for key, value in options.items() if value not in (None, [], (), {})}
-    for key in ("models", "adapters", "limits"):
+    for key in ("models", "adapters", "languages", "limits"):
         given[key] = {**values.get(key, {}), **given.get(key, {})}
     config = parse(ServiceConfig, {**values, **given}, str(file or "options"))
     if not config.models:
         raise ConfigError("no run to serve was named; give the folder of one, or of several")
     if both := config.models.keys() & config.adapters.keys():
         raise ConfigError(f"two runs are called {min(both)!r}; name one of them otherwise, as NAME=FOLDER")
+    if unknown := config.languages.keys() - config.models.keys() - config.adapters.keys():
+        known = ", ".join([*config.models, *config.adapters])
+        raise ConfigError(f"languages of {min(unknown)!r}, which is not served; give those of {known}, as NAME=en,de")
     return config
 
 
@@ -87,6 +91,15 @@ def name_and_folder(given: str) -> tuple[str, Path]:
     if not (equals and name) or Path(given).exists():
         return Path(given).resolve().name, Path(given)
     return name, Path(path)
+
+
+def name_and_languages(given: str) -> tuple[str, tuple[str, str]]:
+    """Split NAME=SOURCE,TARGET."""
+    name, equals, pair = given.partition("=")
+    codes = [code.strip() for code in pair.split(",")]
+    if not (name and equals) or len(codes) != 2 or not all(codes) or codes[0] == codes[1]:
+        raise ConfigError(f"--languages {given}: the name of a model and its two languages are wanted, such as en-de=en,de")
+    return name, (codes[0], codes[1])
 
 
 def with_model(config: ServiceConfig, name: str, folder: str, adapter: bool) -> ServiceConfig:
@@ -110,6 +123,7 @@ def without_model(config: ServiceConfig, name: str) -> ServiceConfig:
     if name not in {**config.models, **config.adapters}:
         raise ConfigError("there is no model of that name; GET /admin/models lists those there are")
     models, adapters = ({key: folder for key, folder in each.items() if key != name} for each in (config.models, config.adapters))
+    languages = {key: pair for key, pair in config.languages.items() if key != name}
     if not models:
         raise ConfigError("the last model cannot be removed; add another first, or stop the service")
-    return config.model_copy(update={"models": models, "adapters": adapters})
+    return config.model_copy(update={"models": models, "adapters": adapters, "languages": languages})

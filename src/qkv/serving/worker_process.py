@@ -143,7 +143,7 @@ class Template:
         self.inherited.limits.process = number
         share_metrics(self.inherited.metrics, str(number))
         link = SupervisorLink(self.channel, self.config.workers)
-        app = create_app(ModelRegistry(models), self.settings, self.inherited.limits, link)
+        app = create_app(ModelRegistry(models, self.config.languages), self.settings, self.inherited.limits, link)
         serve(WorkerServer(app, link), self.inherited.listening)
         if not link.alive:  # the supervisor was killed
             for folder in (self.inherited.metrics, self.inherited.downloads):

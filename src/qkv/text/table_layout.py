@@ -134,7 +134,8 @@ def _choose_columns(path: InputFile, found: _Candidate, names: tuple[str, ...], 
     if found.sides is not None or (found.width > 2 and any(cell.strip() for row in found.rows for cell in row[2:])):
         has = ", ".join(names[:12])[:200]
         raise DataError(
-            f"{path}: which of its {found.width} columns are source and target? its first row is {has}; give a file of two columns",
+            f"{path}: which of its {found.width} columns are source and target? its first row is {has}; "
+            "give a file of two columns",
             "or name two, by columns: [2, 3] in a recipe or --set columns=[2,3] for qkv translate",
         )
     return 0, 1
