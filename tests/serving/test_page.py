@@ -237,6 +237,11 @@ def test_themes(open_page: Open) -> None:
     assert page.evaluate(ground) == "rgb(244, 245, 247)"
 
 
+BELOW = """() => [...document.querySelectorAll(".index a, .endpoint h2")]
+  .filter((one) => one.querySelector("b").getBoundingClientRect().right > one.lastElementChild.getBoundingClientRect().left)
+  .map((one) => one.textContent)"""  # paths that are not beside their method
+
+
 def use_all(page: Any, more: str = "") -> None:
     """Use every panel, with some more text than it needs."""
     page.wait_for_selector("nav a:visible")
@@ -254,6 +259,7 @@ def test_the_api_on_a_phone(open_page: Open, running: Running, theme: str) -> No
     page.locator("summary").first.click()
     assert page.evaluate(NAMELESS) == [] and page.evaluate(FAINT) == []
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert page.evaluate(BELOW) == []
 
 
 def test_requests_are_tried_on_the_page_of_the_api(open_page: Open, running: Running, tmp_path: Path) -> None:
@@ -272,11 +278,58 @@ def test_requests_are_tried_on_the_page_of_the_api(open_page: Open, running: Run
     page.locator("#post-v1-completions button[type=submit]").click()
     page.locator("#post-v1-completions pre", has_text="[DONE]").wait_for()
     (tmp_path / "a.txt").write_text("red bird")
+    for endpoint, problem in {
+        "post-translate_file": "Choose a file first.",
+        "get-download_file-name": "Fill in name first.",
+    }.items():
+        page.locator(f"#{endpoint} button[type=submit]").click()
+        playwright.expect(page.locator(f"#{endpoint} .message.error")).to_have_text(problem)
     page.locator("#post-translate_file input[type=file]").set_input_files(tmp_path / "a.txt")
     page.locator("#post-translate_file button[type=submit]").click()
     with page.expect_download() as fetched:
         page.locator("#post-translate_file .answer a").click()
     assert fetched.value.suggested_filename == "a_la.txt"
+    page.locator("#get-download_file-name button[type=submit]").click()
+    playwright.expect(page.locator("#get-download_file-name pre")).to_have_text(f"{len(said_of(running, 'red bird'))} bytes")
+
+
+def said_of(running: Running, text: str) -> bytes:
+    return running.said("/translate", q=text)["translatedText"].encode()
+
+
+class Administered:
+    """Stands for the supervisor of a service."""
+
+    async def ask(self, what: str, name: str = "") -> dict[str, Any]:
+        served = {"models": {"gpt": "runs/gpt"}, "adapters": {}}
+        return {"served": served} if what == "list" else {"failed": f"there is no {name}"}
+
+
+def test_administration_is_tried_with_its_own_key(open_page: Open, models: ModelRegistry) -> None:
+    keys = {"keys": (ApiKey(name="anna", digest=digest("sesame")),), "admin_keys": (ApiKey(name="root", digest=digest("root")),)}
+    with Running(models, Administered(), **keys) as guarded:
+        described = guarded.client.get("/openapi.json").json()["paths"]["/admin/models/{name}"]["delete"]
+        assert {"403", "409"} <= described["responses"].keys() and described["security"] != []
+        page = open_page(url=guarded.url)
+        page.goto(f"{guarded.url}/docs")
+        page.locator("#get-admin-models button[type=submit]").click()
+        page.locator("#get-admin-models .status.failed", has_text="401").wait_for()
+        page.get_by_role("link", name="Give the key").click()
+        page.get_by_label("These requests need an administrator's key").fill("root")
+        page.keyboard.press("Enter")
+        page.locator("#get-admin-models button[type=submit]").click()
+        page.locator("#get-admin-models .status", has_text="200").wait_for()
+        page.locator("#delete-admin-models-name button[type=submit]").click()
+        playwright.expect(page.locator("#delete-admin-models-name .message")).to_have_text("Fill in name first.")
+        page.locator("#delete-admin-models-name input").fill("old one")
+        page.locator("#delete-admin-models-name button[type=submit]").click()
+        page.locator("#delete-admin-models-name .status.failed", has_text="409").wait_for()
+        assert "there is no old one" in page.locator("#delete-admin-models-name pre").inner_text()
+        page.get_by_label("This service needs a key").fill("sesame")
+        page.keyboard.press("Enter")
+        page.locator("#get-models button[type=submit]").click()
+        page.locator("#get-models .status", has_text="200").wait_for()
+        page.goto("about:blank")
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Open) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from qkv.serving.examples import Example
-from qkv.serving.response_models import STATUSES
 
+Endpoint = tuple[str, str, dict[str, Any]]  # path, method, operation
 TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
 JSON_BODY, FORM_BODY = "application/json", "multipart/form-data"
 HEAD = """<!doctype html>
@@ -25,34 +25,61 @@ HEAD = """<!doctype html>
 <span aria-hidden="true"></span></button>
 </header>
 """
-KEY = """<form id="key" class="card"><label for="key-field">This service needs a key</label><div class="row">
-<input id="key-field" name="key" type="password" autocomplete="off" spellcheck="false" required>
+KEY = """<form id="{name}" class="card" data-key><label for="{name}-field">{label}</label><div class="row">
+<input id="{name}-field" name="key" type="password" autocomplete="off" spellcheck="false" required>
 <button type="submit" class="primary">Use it</button></div>
 <p class="hint">It stays in this tab until the tab is closed.</p></form>
 """
+ADMIN = "/admin/"  # paths that need an administrator's key
 
 
 def docs_page(openapi: dict[str, Any], examples: Mapping[str, Example], needs_key: bool = False) -> str:
     """Return the page."""
     title, about = (html.escape(openapi["info"][name]) for name in ("title", "description"))
     endpoints = [(path, method, operation) for path, methods in openapi["paths"].items() for method, operation in methods.items()]
-    sections = "".join(_endpoint(*one, openapi["components"]["schemas"], examples.get(one[0])) for one in endpoints)
-    rows = "".join(f"<tr><th scope=row>{status}</th><td>{html.escape(why)}</td></tr>" for status, why in STATUSES.items())
+    lacking = [one for one in endpoints if one[0] in examples and examples[one[0]].fields is None]
+    endpoints = [one for one in endpoints if one not in lacking]
+    sections = [_endpoint(*one, openapi["components"]["schemas"], examples.get(one[0])) for one in endpoints]
+    for_admins = [number for number, (path, *_) in enumerate(endpoints) if path.startswith(ADMIN)]
+    if for_admins:
+        sections.insert(for_admins[0], KEY.format(name="admin-key", label="These requests need an administrator's key"))
     return (
         f'{HEAD.format(title=title)}<main id="main" class="docs" tabindex="-1"><h1>API</h1>'
         f'<p class="lead">{about} Every request can be tried here, on this server. '
         f'The same for programs: <a href="openapi.json">openapi.json</a>.</p>\n'
-        f'{KEY if needs_key else ""}{_index(endpoints)}<div class="endpoints">{sections}'
-        f'<section class="card" id="errors"><h2>Errors</h2><table>{rows}</table></section></div>\n'
+        f"{KEY.format(name='key', label='This service needs a key') if needs_key else ''}"
+        f'{_index(endpoints)}<div class="endpoints">{"".join(sections)}{_lacking(lacking, examples)}{_errors(endpoints)}</div>\n'
         "<noscript><p>Requests can be tried with JavaScript only.</p></noscript></main></body></html>\n"
     )
 
 
-def _index(endpoints: list[tuple[str, str, dict[str, Any]]]) -> str:
+def _lacking(endpoints: list[Endpoint], examples: Mapping[str, Example]) -> str:
+    """Name the endpoints that no model here can answer."""
+    if not endpoints:
+        return ""
+    rows = "".join(
+        f"<tr><th scope=row><code>{_breakable(path)}</code></th><td>serve {html.escape(examples[path].needs)}</td></tr>"
+        for path, *_ in endpoints
+    )
+    return f'<section class="card" id="lacking"><h2>What no model here can do</h2><table>{rows}</table></section>'
+
+
+def _errors(endpoints: list[Endpoint]) -> str:
+    """List the errors that endpoints describe."""
+    known = {status: response["description"] for *_, each in endpoints for status, response in each["responses"].items()}
+    rows = "".join(
+        f"<tr><th scope=row>{status}</th><td>{html.escape(known[status])}</td></tr>"
+        for status in sorted(known)
+        if status >= "400"
+    )
+    return f'<section class="card" id="errors"><h2>Errors</h2><table>{rows}</table></section>'
+
+
+def _index(endpoints: list[Endpoint]) -> str:
     """Return the list of endpoints, by the API that they belong to."""
     groups: dict[str, list[str]] = {}
     for path, method, operation in endpoints:
-        link = f'<li><a href="#{_anchor(path, method)}"><b>{method.upper()}</b> {_breakable(path)}</a></li>'
+        link = f'<li><a href="#{_anchor(path, method)}"><b>{method.upper()}</b><span>{_breakable(path)}</span></a></li>'
         groups.setdefault((operation.get("tags") or ["other"])[0], []).append(link)
     lists = "".join(f"<h2>{html.escape(name)}</h2><ul>{''.join(links)}</ul>" for name, links in groups.items())
     return f'<nav class="index" aria-label="Endpoints">{lists}</nav>\n'
@@ -90,10 +117,9 @@ def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[s
 
 def _form(path: str, method: str, body: dict[str, Any], schemas: dict[str, Any], example: Example | None) -> str:
     """Return the form with which a request can be tried."""
-    if example is not None and example.fields is None:
-        return f'<p class="hint">No model here can do this; serve {html.escape(example.needs)} to try it.</p>'
     name, fields = _anchor(path, method), (example.fields or {}) if example is not None else {}
-    inputs = [_input(name, part, fields.get(part, "")) for part in re.findall(r"{(\w+)}", path)]
+    hint = example.hint if example is not None else ""
+    inputs = [_input(name, part, fields.get(part, ""), hint, "required") for part in re.findall(r"{(\w+)}", path)]
     if FORM_BODY in body:
         chosen = f'<input id="{name}-file" name="file" type="file" required>'
         inputs.append(f'<div class="field"><label for="{name}-file">file</label>{chosen}</div>')
@@ -106,18 +132,18 @@ def _form(path: str, method: str, body: dict[str, Any], schemas: dict[str, Any],
         )
     kind = "form" if FORM_BODY in body else "json" if body else "none"
     return (
-        f'<form data-method="{method.upper()}" data-path="{html.escape(path)}" data-body="{kind}">{"".join(inputs)}'
+        f'<form novalidate data-method="{method.upper()}" data-path="{html.escape(path)}" data-body="{kind}">{"".join(inputs)}'
         '<div class="actions"><button type="submit" class="primary">Try</button>'
         '<button type="button" class="curl">Copy as curl</button><span class="message" role="status"></span></div></form>'
         '<div class="answer" hidden><p class="status" role="status"></p><pre tabindex="0" aria-label="Answer"></pre></div>'
     )
 
 
-def _input(name: str, field: str, value: Any) -> str:
+def _input(name: str, field: str, value: Any, hint: str = "", required: str = "") -> str:
     where = f"{name}-{field}"
     return (
-        f'<div class="field"><label for="{where}">{html.escape(field)}</label>'
-        f'<input id="{where}" name="{html.escape(field)}" value="{html.escape(str(value))}"></div>'
+        f'<div class="field"><label for="{where}">{html.escape(field)}</label><input id="{where}" name="{html.escape(field)}" '
+        f'value="{html.escape(str(value))}" placeholder="{html.escape(hint)}" {required}></div>'
     )
 
 

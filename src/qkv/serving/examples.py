@@ -35,10 +35,13 @@ PREDICTED: dict[str | None, Any] = {
 
 
 class Example:
-    """A request to try: its body as JSON, or the fields of its form and path; None where no model here can answer it."""
+    """A request to try: its body as JSON, or the fields of its form and path; None where no model here can answer it.
 
-    def __init__(self, fields: dict[str, Any] | None, needs: str = ""):
-        self.fields, self.needs = fields, needs
+    `hint` says what to fill in, where no value would do for everybody.
+    """
+
+    def __init__(self, fields: dict[str, Any] | None, needs: str = "", hint: str = ""):
+        self.fields, self.needs, self.hint = fields, needs, hint
 
     @property
     def body(self) -> str:
@@ -48,9 +51,9 @@ class Example:
 def find_examples(models: ModelRegistry) -> dict[str, Example]:
     """Return an example for each path that has one."""
 
-    def make(ability: Ability[Any], fields: Any) -> Example:
+    def make(ability: Ability[Any], fields: Any, hint: str = "") -> Example:
         able = models.all_with(ability)
-        return Example(fields(able[0])) if able else Example(None, ability.needs)
+        return Example(fields(able[0]), hint=hint) if able else Example(None, ability.needs)
 
     first = next(iter(models.all), None)
     text = _sentence(models)
@@ -59,7 +62,9 @@ def find_examples(models: ModelRegistry) -> dict[str, Example]:
         "/translate_file": make(TRANSLATE, lambda model: _languages(models)),
         "/detect": make(TRANSLATE, lambda model: {"q": text}),
         "/v1/models/{name}": Example({"name": first.name} if first else None, "a model"),
-        "/download_file/{name}": Example({"name": "as in translatedFileUrl"}),
+        "/download_file/{name}": make(TRANSLATE, lambda model: {}, "the end of translatedFileUrl"),
+        "/admin/models": Example({"name": "new", "folder": "new"}),
+        "/admin/models/{name}": Example({}, hint="a name of GET /admin/models"),  # none by default: a click would remove it
         "/v1/embeddings": make(EMBED, lambda model: {"model": model.name, "input": ["Where is it?", "Here it is."]}),
         "/v1/completions": make(
             COMPLETE,

@@ -10,7 +10,7 @@ from qkv.serving.languages import language_name
 from qkv.serving.registry import TRANSLATE
 from qkv.serving.request_body import MULTIPART, StrictBodyRoute, also_as_form, read_upload_form
 from qkv.serving.request_models import DetectRequest, TranslateFileRequest, TranslateRequest
-from qkv.serving.response_models import ERRORS, ErrorResponse
+from qkv.serving.response_models import ERRORS, FILE_ERRORS, ErrorResponse
 from qkv.serving.routes import find_routes, languages_of, rank_languages
 from qkv.serving.service import Service
 from qkv.serving.translation import stream_translation, translate, translate_upload
@@ -46,7 +46,7 @@ def libretranslate_router(service: Service) -> APIRouter:
     @router.post(
         "/translate_file",
         response_model=response_models.TranslateFileResponse,
-        responses=ERRORS,
+        responses=FILE_ERRORS,
         openapi_extra=UPLOAD_SCHEMA,
     )
     async def translate_file(request: Request) -> JSONResponse:

@@ -227,13 +227,25 @@ STATUSES = {
     408: "The body arrived too slowly.",
     413: "The body is too large.",
     415: "The content type is not supported.",
-    422: "The answer took longer than allowed.",
+    422: "The answer would take longer than allowed.",
     429: "Too many requests; Retry-After says when to try again.",
     500: "The service failed.",
     503: "The service is stopping.",
 }
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": why} for status, why in STATUSES.items()
+}
+ADMIN_ERRORS: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    403: {"model": ErrorResponse, "description": "The request comes from a page of another site."},
+    409: {"model": ErrorResponse, "description": "Nothing has changed, for the reason given."},
+}
+FILE_ERRORS: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    507: {
+        "model": ErrorResponse,
+        "description": "The service has no room for translated files; Retry-After says when to try again.",
+    },
 }
 OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": OpenAIErrorResponse, "description": why} for status, why in STATUSES.items()

@@ -1,17 +1,18 @@
 // Requests to the server: JSON responses, streamed events, and error messages for people.
 
-let key = stored("qkv-key");
+const API_KEY = "qkv-key";
+const keys = {}; // by name: that of the API, and on its page that of an administrator
 
-export const hasKey = () => Boolean(key);
+export const hasKey = (name = API_KEY) => Boolean((keys[name] ??= stored(name)));
 
-/** The header with the key, if there is one. */
-export const authorization = () => (key ? { Authorization: `Bearer ${key}` } : {});
+/** The header with a key, if there is one. */
+export const authorization = (name = API_KEY) => (hasKey(name) ? { Authorization: `Bearer ${keys[name]}` } : {});
 
-/** Store the API key until the tab is closed. */
-export function useKey(given) {
-  key = given;
+/** Store a key until the tab is closed. */
+export function useKey(given, name = API_KEY) {
+  keys[name] = given;
   try {
-    sessionStorage.setItem("qkv-key", given);
+    sessionStorage.setItem(name, given);
   } catch {
     // Storage is blocked: the key lasts until the page is left.
   }

@@ -8,15 +8,20 @@ const SHOWN = 20000; // characters of an answer
 
 document.querySelectorAll("form[data-path]").forEach(bindForm);
 bindTheme(document.getElementById("theme"));
-const keyForm = document.getElementById("key"); // there if the service needs a key
-if (keyForm) {
-  keyForm.hidden = hasKey();
-  keyForm.addEventListener("submit", (event) => {
+document.querySelectorAll("form[data-key]").forEach(bindKey);
+
+/** The form for a key, there if the service needs it. */
+function bindKey(form) {
+  form.hidden = hasKey(`qkv-${form.id}`);
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    useKey(keyForm.elements.key.value.trim());
-    keyForm.hidden = true;
+    useKey(form.elements.key.value.trim(), `qkv-${form.id}`);
+    form.hidden = true;
   });
 }
+
+/** The id of the form for the key that a request needs. */
+const keyOf = (form) => (form.dataset.path.startsWith("/admin/") ? "admin-key" : "key");
 
 function bindForm(form) {
   const button = form.querySelector(".primary");
@@ -31,7 +36,8 @@ function bindForm(form) {
     if (problem) return undefined;
     running = new AbortController();
     button.textContent = "Stop";
-    await show(form.nextElementSibling, path, { ...options, signal: running.signal });
+    const status = await show(form.nextElementSibling, path, { ...options, signal: running.signal });
+    if (status === 401) askForKey(form, message);
     running = null;
     button.textContent = "Try";
     return undefined;
@@ -47,10 +53,27 @@ function bindForm(form) {
   });
 }
 
+/** Show the field for the key that a request lacks, and say where it is. */
+function askForKey(form, message) {
+  const keyForm = document.getElementById(keyOf(form));
+  if (!keyForm) return;
+  keyForm.hidden = false;
+  message.replaceChildren(make("a", { href: `#${keyForm.id}` }, "Give the key"), " and try again.");
+}
+
+/** What is missing in a form; undefined if nothing is. */
+function missing(form) {
+  const empty = [...form.elements].find((one) => one.required && !one.value.trim());
+  empty?.focus();
+  return empty && (empty.type === "file" ? "Choose a file first." : `Fill in ${empty.name} first.`);
+}
+
 /** The path, with its parameters filled in, and the options of fetch; or what is wrong with the form. */
 function requestOf(form) {
   const { method, body } = form.dataset;
-  const options = { method, headers: authorization() };
+  const problem = missing(form);
+  if (problem) return { problem };
+  const options = { method, headers: authorization(`qkv-${keyOf(form)}`) };
   if (body === "json") {
     options.body = form.elements.body.value;
     options.headers["Content-Type"] = "application/json";
@@ -68,7 +91,7 @@ function requestOf(form) {
 }
 
 function pathOf(form) {
-  return form.dataset.path.slice(1).replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.elements[name].value));
+  return form.dataset.path.slice(1).replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.elements[name].value || name.toUpperCase()));
 }
 
 async function show(answer, path, options) {
@@ -83,20 +106,27 @@ async function show(answer, path, options) {
   try {
     const response = await fetch(path, options);
     status.classList.toggle("failed", !response.ok);
-    if (response.status === 401 && keyForm) keyForm.hidden = false;
     const name = `${response.status} ${response.statusText}`.trim();
     tell(name);
     await read(response, place);
     tell(name);
+    return response.status;
   } catch (error) {
     status.classList.add("failed");
     tell(error.name === "AbortError" ? "Stopped" : "The server does not answer");
+    return 0;
   }
 }
 
-/** Show a response: events as they come, JSON with indentation, all else as it is. */
+/** Show a response: events as they come, JSON with indentation, all other text as it is, and files as links. */
 async function read(response, place) {
   const type = response.headers.get("Content-Type") ?? "";
+  place.parentElement.querySelector("a")?.remove();
+  if (type.startsWith("application/octet-stream")) {
+    place.textContent = `${(await response.blob()).size.toLocaleString("en")} bytes`;
+    place.after(make("a", { href: response.url, download: "" }, "Download the file"));
+    return;
+  }
   if (!type.startsWith("text/event-stream")) {
     const text = await response.text();
     place.textContent = shorten(type.startsWith("application/json") ? pretty(text) : text);
@@ -113,11 +143,12 @@ async function read(response, place) {
   }
 }
 
-/** Link the file that an answer names. */
+/** Link the file that an answer names, and fill its name into the form for downloads. */
 function offerDownload(text, place) {
-  place.parentElement.querySelector("a")?.remove();
   const url = /"translatedFileUrl": ?"([^"]+)"/.exec(text)?.[1];
-  if (url) place.after(make("a", { href: new URL(url).pathname.slice(1), download: "" }, "Download the file"));
+  if (!url) return;
+  place.after(make("a", { href: new URL(url).pathname.slice(1), download: "" }, "Download the file"));
+  document.getElementById("get-download_file-name-name").value = decodeURIComponent(url.slice(url.lastIndexOf("/") + 1));
 }
 
 function pretty(text) {
@@ -134,8 +165,9 @@ function shorten(text) {
 
 function curlOf(form) {
   const words = ["curl", new URL(pathOf(form), document.baseURI).href];
-  const key = authorization().Authorization;
-  if (key) words.push("-H 'Authorization: Bearer KEY'");
+  const { method, body } = form.dataset;
+  if (method !== (body === "none" ? "GET" : "POST")) words.splice(1, 0, `-X ${method}`);
+  if (hasKey(`qkv-${keyOf(form)}`) || document.getElementById(keyOf(form))) words.push("-H 'Authorization: Bearer KEY'");
   if (form.dataset.body === "json") {
     words.push("-H 'Content-Type: application/json'", `-d '${compact(form.elements.body.value).replaceAll("'", "'\\''")}'`);
   }
