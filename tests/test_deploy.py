@@ -17,13 +17,17 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from service_runs import Running, write_vectors
 
+from qkv.serving.admission import LONGEST
 from qkv.serving.metrics import Metrics, SupervisorMetrics
 from qkv.serving.registry import load_models
 from qkv.serving.server import bind
 from qkv.serving.service_config import read_config
+from qkv.serving.settings import ServiceSettings
+from qkv.serving.supervisor import PATIENCE
 from workbench import wait_until
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+CONFIG = DEPLOY / "config" / "serve.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +39,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_the_config_can_be_read() -> None:
-    config = read_config(DEPLOY / "serve.yaml", {})
-    assert config.keys == str(DEPLOY / "keys") and config.models == {"en-de": "/srv/qkv/en-de"}
+    config = read_config(CONFIG, {})
+    assert config.keys == str(CONFIG.with_name("keys")) and config.models == {"en-de": "/srv/qkv/en-de"}
     config.model_copy(update={"keys": None, "admin_keys": None}).settings()
 
 
@@ -49,11 +53,28 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
     assert len(json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]) >= 12
 
 
+def seconds(file: str, key: str) -> int:
+    (found,) = re.findall(rf"{key}[ =:]+(\d+)s?\b", (DEPLOY / file).read_text())
+    return int(found)
+
+
+def test_whoever_waits_for_the_service_waits_long_enough() -> None:
+    settings = ServiceSettings(**yaml.safe_load(CONFIG.read_text())["limits"])
+    longest = LONGEST * settings.time_limit
+    assert seconds("nginx.conf", "proxy_read_timeout") > longest
+    for file, key in {"compose.yaml": "stop_grace_period", "qkv.service": "TimeoutStopSec"}.items():
+        assert seconds(file, key) > longest + PATIENCE, file
+    sizes = [int(size) << 20 for size in re.findall(r"client_max_body_size (\d+)m;", (DEPLOY / "nginx.conf").read_text())]
+    assert sizes[0] > settings.body_bytes and sizes[1] > settings.file_bytes + settings.body_bytes
+
+
 def test_containers_have_no_rights() -> None:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     for service in services.values():
         assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["tmpfs"] == ["/tmp"]
         assert all(volume.endswith(":ro") for volume in service["volumes"])
+    assert "./config:/etc/qkv:ro" in services["qkv"]["volumes"]
+    assert services["qkv"]["build"]["args"]["TORCH_INDEX"].startswith("${TORCH_INDEX:?")  # else torch is the CUDA build
     lines = (DEPLOY / "Dockerfile").read_text().splitlines()
     assert [line for line in lines if line.startswith("USER")][-1] == "USER 10001:10001"
     assert any(line.startswith("HEALTHCHECK") for line in lines) and not any(":latest" in line for line in lines)
@@ -121,7 +142,14 @@ def test_nginx_in_front(nginx: str, running: Running) -> None:
         assert client.get(f"{nginx}/metrics").status_code == client.get(f"{nginx}/admin/models").status_code == 403
         large = client.post(f"{nginx}/neighbours", json={"word": "a" * 1_500_000})
         assert large.status_code == 413 and large.json()["code"] == "body_too_large"
-        assert client.post(f"{nginx}/neighbours", json={"word": "a" * 3_000_000}).status_code == 413
+        larger = client.post(f"{nginx}/neighbours", json={"word": "a" * 3_000_000})  # refused by nginx
+        assert larger.status_code == 413 and larger.json()["code"] == "body_too_large"
+        for size, reason in {
+            5_500_000: "the file has more than 5,000,000 bytes; split it",
+            9_000_000: "the body is too large",
+        }.items():
+            file = client.post(f"{nginx}/translate_file", files={"file": ("a.txt", b"a" * size)})
+            assert file.status_code == 413 and reason in file.json()["error"]
         running.__exit__(None, None, None)
         away = client.post(f"{nginx}/neighbours", json=ask)
         assert (away.status_code, away.json()["code"], away.headers["retry-after"]) == (503, "away", "5")
