@@ -86,8 +86,13 @@ def test_killed_and_started_again(commands: Commands, translator: Path) -> None:
     started, port = serve(commands, translator, "--port", 0)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         before = client.post("/translate", json={"q": "red bird"}).json()
+        assert client.post("/translate_file", files={"file": ("a.txt", b"red bird")}).status_code == 200
+        opened = [file.readlink() for file in Path(f"/proc/{started.pid}/fd").iterdir()]
+        folders = [path for path in opened if path.name.startswith("qkv-serve-")]  # of metrics and of translated files
+        assert len(folders) == 2 and sum(len(list(folder.glob("*.txt"))) for folder in folders) == 1
         started.signal(signal.SIGKILL)
         assert started.result().code == -signal.SIGKILL
+        wait_until(lambda: not any(folder.exists() for folder in folders))
         again, same = serve(commands, translator, "--port", port)
         assert same == port
         assert httpx.post(f"http://127.0.0.1:{port}/translate", json={"q": "red bird"}).json() == before

@@ -13,7 +13,9 @@ from service_runs import Running, code_of
 
 import qkv.serving.downloads
 import qkv.serving.server
+from qkv.base.errors import DataError, StorageError
 from qkv.serving.downloads import Downloads
+from qkv.serving.errors import as_request_error
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.temporary_folder import make_temporary_folder
 from workbench import wait_until
@@ -50,6 +52,13 @@ def test_a_disk_that_fails_is_the_fault_of_the_service(
     assert str(folder) not in answer.text and ".txt" not in answer.text
     assert f"translated files cannot be stored in {folder}: {os.strerror(number)}" in caplog.text and ".txt" not in caplog.text
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_only_texts_and_options_are_the_clients_fault(caplog: pytest.LogCaptureFixture) -> None:
+    unsuitable = as_request_error(DataError("the file: which languages? name them", "or say --set languages=[en,de]"))
+    assert (unsuitable.status, unsuitable.message) == (400, "the file: which languages? name them")
+    fault = as_request_error(StorageError("/srv/models: cannot be reached"))
+    assert (fault.status, fault.code) == (500, "internal") and "/srv" not in fault.message and "/srv/models" in caplog.text
 
 
 def test_a_large_upload_needs_no_disk(served: tuple[Running, Path], monkeypatch: pytest.MonkeyPatch) -> None:

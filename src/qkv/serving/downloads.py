@@ -54,10 +54,11 @@ class Downloads:
 
     def path(self, name: str) -> Path:
         """Return the file of a name; raise if there is none, or no longer."""
-        path = self._folder / name if self._folder is not None and NAME.fullmatch(name) else None
-        if path is None or not path.is_file() or time.time() - path.stat().st_mtime > SECONDS:
-            raise RequestError(404, "not_found", f"there is no such file; translated files are kept for {SECONDS // 60} minutes")
-        return path
+        if self._folder is not None and NAME.fullmatch(name):
+            with contextlib.suppress(OSError):
+                if time.time() - (self._folder / name).stat().st_mtime <= SECONDS:
+                    return self._folder / name
+        raise RequestError(404, "not_found", f"there is no such file; translated files are kept for {SECONDS // 60} minutes")
 
     def delete_old(self) -> int:
         """Delete files that nobody fetched in time; return the bytes of the others."""
