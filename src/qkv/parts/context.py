@@ -66,13 +66,16 @@ class AttentionContext:
 
 
 class PrefillContext(AttentionContext):
-    """Attention over whole prompts, whose keys and values the cache stores."""
+    """Attention of prompts, or of their next tokens, to themselves and to what is cached; the cache stores keys and values."""
 
     def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
         qkv = self.rotate(qkv, layer.heads)
         cache.prefill(qkv[..., qkv.size(-1) // 3 :])
-        return self.mask.attend(qkv, layer)
+        if cache.shared.length == qkv.size(1):  # nothing was cached before
+            return self.mask.attend(qkv, layer)
+        q = split_heads(qkv, 3, layer.heads)[0]
+        return join_heads(self.mask.attend_heads(q, *cache.keys_values(layer.heads), layer))
 
 
 @dataclass(frozen=True, eq=False)
