@@ -24,10 +24,10 @@ class HeldHandler(TranslationHandler):
         super().__init__(handler.translator)
         self.go, self.batches = threading.Event(), []  # type: ignore[var-annotated]
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         self.batches.append(len(items))
         assert self.go.wait(20)
-        return super().begin(items)
+        return super().begin(items, piece)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path) -> None:
             while told.count(b"data: ") < 3:
                 told += connection.recv(1000)
             assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.active == 1
-        wait_until(lambda: worker.active == 0 and not worker._lanes)
+        wait_until(lambda: worker.active == 0 and not worker.schedule.lanes)
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)
 
 
@@ -102,7 +102,7 @@ def test_a_stream_ends_when_its_time_is_up(tmp_path: Path) -> None:
         answer = running.post("/v1/completions", **ask)
         assert answer.status_code == 200
         assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "time_limit"
-        wait_until(lambda: not running.service.workers["gpt"]._lanes)
+        wait_until(lambda: not running.service.workers["gpt"].schedule.lanes)
         assert running.refused("/v1/completions", **{**ask, "stream": False}) == (422, "time_limit")
         wait_until(lambda: running.service.workers["gpt"].active == 0)
 

@@ -24,6 +24,8 @@ class Growing:
     def __init__(self, counting: "Counting", items: Sequence[BatchItem]):
         self.counting, self.left = counting, {item: item.value for item in items}
 
+    reading = False
+
     def __len__(self) -> int:
         return len(self.left)
 
@@ -55,7 +57,7 @@ class Counting:
     def __init__(self) -> None:
         self.steps: list[list[str]] = []
 
-    def begin(self, items: Sequence[BatchItem]) -> Growing:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> Growing:
         return Growing(self, items)
 
     def compute(self, key: Hashable, items: Sequence[BatchItem]) -> list[int]:
@@ -195,9 +197,12 @@ def test_clocks_of_callers() -> None:
     for caller in ("a", "b"):
         clock.enter(caller)
     clock.charge({"a": 3, "b": 1}, 4.0)
-    assert clock.first(["a", "b"]) == "b"
+    assert clock.order(["a", "b"]) == ["b", "a"]
+    assert clock.close(["b", "a"]) == ["b"]
     clock.charge({"b": 1}, 9.0)
-    assert clock.first(["a", "b"]) == "a"
+    assert clock.order(["a", "b"]) == ["a", "b"]
     clock.enter("c")  # has not computed for long, but gets only a little in advance of those who wait
     clock.charge({"c": 1}, ADVANCE + 0.01)
-    assert clock.first(["a", "b", "c"]) == "a"
+    order = clock.order(["a", "b", "c"])
+    assert order == ["a", "c", "b"]
+    assert clock.close(order) == ["a", "c"]

@@ -246,15 +246,17 @@ class TextGenerator:
             )
 
     @torch.inference_mode()
-    def begin(self, prompts: Sequence[Prompt], config: DecodingConfig, owners: Sequence[Any]) -> GrowingOutputs:
-        """Read prompts, and return their continuations while they grow, each for its owner."""
+    def begin(self, prompts: Sequence[Prompt], config: DecodingConfig, owners: Sequence[Any], piece: int) -> GrowingOutputs:
+        """Return the continuations of prompts while they grow, each for its owner.
+
+        The first steps read the prompts, at most `piece` tokens of all together in a step.
+        """
         self._begin_records(prompts)
         growing = [_GrowingText(prompt, owner, self.tokenizer) for prompt, owner in zip(prompts, owners, strict=True)]
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         with decoding_precision(config.precision, self.device):
-            search = begin_search(
-                self.decoder, ids, keep, config, **self._options(prompts, config), on_token=_GrowingText.add, owners=growing
-            )
+            model, options = _ReadingPieces(self.decoder, piece), self._options(prompts, config)
+            search = begin_search(model, ids, keep, config, **options, on_token=_GrowingText.add, owners=growing)
 
         def result(text: _GrowingText, hypotheses: list[Hypothesis]) -> GeneratedText:
             text.end()
@@ -314,6 +316,16 @@ class TextGenerator:
         rounded up.
         """
         return torch.tensor([token for token in range(len(self.tokenizer)) if token not in self.tokenizer.special_ids])
+
+
+class _ReadingPieces:
+    """A model whose states read prompts in pieces."""
+
+    def __init__(self, model: PreparedModel, piece: int):
+        self.model, self.piece, self.step = model, piece, model.step
+
+    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> Any:
+        return self.model.start(ids, keep, max_length, attention, self.piece)
 
 
 class _GrowingText(GrowingOutput):

@@ -26,8 +26,8 @@ class ComputesBatches(Protocol):
         """Return the results of items that are computed at once."""
         ...
 
-    def begin(self, items: "Sequence[BatchItem]") -> "RunningItems":
-        """Begin to compute items of one lane step by step."""
+    def begin(self, items: "Sequence[BatchItem]", piece: int) -> "RunningItems":
+        """Begin to compute items of one lane step by step; where steps read them, at most `piece` tokens in each."""
         ...
 
 
@@ -36,6 +36,11 @@ class RunningItems(Protocol):
 
     def __len__(self) -> int:
         """The number of items that are not done."""
+        ...
+
+    @property
+    def reading(self) -> bool:
+        """Whether the next step reads items, or a piece of long ones: it is short then, and others should not wait for it."""
         ...
 
     def joins(self, other: Self) -> bool:

@@ -119,7 +119,7 @@ class TranslationHandler(AttentionHandler):
         parts: list[SourcePart] = [item.value for item in items]
         return self.translator.translate_parts(parts, config)
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         config: Any = items[0].lane
         return self.translator.begin([item.value for item in items], config, items)
 
@@ -240,12 +240,12 @@ class GenerationHandler(AttentionHandler, CompletionHandler):
     def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
         return self.generator.decoding(max_new_tokens, **options)
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         by_options: dict[Any, list[BatchItem]] = {}
         for item in items:
             by_options.setdefault(item.key, []).append(item)
         first, *others = [
-            self.generator.begin([item.value for item in some], config, some) for (_, config), some in by_options.items()
+            self.generator.begin([item.value for item in some], config, some, piece) for (_, config), some in by_options.items()
         ]
         for other in others:
             first.join(other)
