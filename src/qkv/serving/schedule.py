@@ -175,7 +175,7 @@ class Schedule:
         # The last lane is for callers with few texts.
         polite = (len(self.lanes) if lane is None else self.lanes.index(lane)) >= MAX_LANES - 1
         same = [item for item in self.waiting if item.lane == first.lane]
-        same.sort(key=lambda item: item.request.caller != first.request.caller)
+        same.sort(key=lambda item: (item.request.caller != first.request.caller, abs(item.tokens - first.tokens)))
         found: list[BatchItem] = []
         longest = 0
         for item in same if first.tokens <= self.piece else [first]:
