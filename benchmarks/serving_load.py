@@ -4,8 +4,9 @@
 
 Every service runs in a process of its own, with the three runs; callers have addresses of their own (127.0.0.x). For each of
 translation, embeddings and completions: the latency of a caller's short requests alone, then beside a caller who keeps eight of
-the largest requests in flight. Then 64 callers at once, each of which asks again as soon as it is answered: completions of 10 to
-200 tokens (1:20), streamed, and translations of texts of 1 to 20 sentences; tokens a second and the time to the first token.
+the largest requests in flight. Then 64 callers, who begin within a second and ask again as soon as they are answered: completions
+of 10 to 200 tokens (1:20), streamed, and translations of texts of 1 to 20 sentences; tokens a second and the time to the first
+token.
 Writes FOLDER/serving-load.json and prints a table.
 """
 
@@ -184,8 +185,12 @@ async def alone_and_beside(port: int, path: str, loads: Loads, seconds: float) -
 async def many(port: int, path: str, bodies: Callable[[], Body], seconds: float, clients: int) -> dict[str, Any]:
     """Measure one client alone, then many at once."""
 
+    async def begin(number: int, count: int, ends: float, found: Found) -> None:
+        await asyncio.sleep(number / count)  # not all at the same moment
+        await ask_again(port, 10 + number, path, bodies, ends, found)
+
     async def run(count: int, ends: float, found: Found) -> None:
-        await asyncio.gather(*(ask_again(port, 10 + number, path, bodies, ends, found) for number in range(count)))
+        await asyncio.gather(*(begin(number, count, ends, found) for number in range(count)))
 
     await timed(2, lambda ends, found: run(clients, ends, found))  # warm up
     one = await timed(seconds / 2, lambda ends, found: run(1, ends, found))
