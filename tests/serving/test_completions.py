@@ -44,7 +44,10 @@ def test_long_prompts_are_read_in_pieces(models: ModelRegistry, monkeypatch: pyt
     with Running(ModelRegistry([models.find("gpt", COMPLETE)]), batch_tokens=64) as service, ThreadPoolExecutor(5) as pool:
         ask = {"model": "gpt", "max_tokens": 12, "temperature": 0, "seed": 1}
         answers = list(pool.map(lambda ids: service.said("/v1/completions", prompt=ids, **ask), prompts))
+        echoed = service.said("/v1/completions", prompt=prompts[0], echo=True, logprobs=1, **ask)["choices"][0]["logprobs"]
     assert len(pieces) >= 4 + 5 and set(pieces) == {1}  # of 8 tokens; the last one is read with the first step
+    wanted = own_logprobs(models, prompts[0])[:-1].gather(1, torch.tensor(prompts[0][1:])[:, None])[:, 0]
+    np.testing.assert_allclose(echoed["token_logprobs"][1 : len(prompts[0])], wanted, atol=1e-3)
     config = own.decoding(12)
     for prompt, answer in zip(prompts, answers, strict=True):
         ((alone,),) = own.continue_prompts([Prompt(prompt, 0)], config)

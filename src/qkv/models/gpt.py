@@ -145,8 +145,10 @@ class CausalLM(IncrementalDecoder):
             x = self.gpt.embedding(rows, None, None)
             mask = packed_mask(rows.text, text, c.width // c.heads, like=x, causal=True)
             context = self.gpt.position_scheme.context(mask, rows.position, position, like=x)
-            x = state.prefill(self.gpt.layers, x, context.prefill())
-            return token_logits(self.output, self.gpt.norm(x)[:, -1])
+            x = self.gpt.norm(state.prefill(self.gpt.layers, x, context.prefill()))
+            if state.on_read is not None:
+                state.on_read(cached, x)
+            return token_logits(self.output, x[:, -1])
 
     def _decode_step(self, tokens: Tensor, state: UnreadPromptState) -> Tensor:
         """Return the logits (R, V) that follow the newest tokens (R,)."""

@@ -191,6 +191,7 @@ class UnreadPromptState(PromptState):
 
     read: Callable[[Tensor, Any], Tensor]  # the model's pass over the next tokens (R, T), this state -> logits after them (R, V)
     piece: int | None  # tokens of all prompts together that are read at once; None reads whole prompts
+    on_read: Callable[[int, Tensor], None] | None = None  # receives the first position and the states (R, T, D) of a piece
     unread: Tensor | None  # (R, T) tokens of the prompts, padded at the beginning; None once a step has been taken
 
     @property
