@@ -198,11 +198,11 @@ def test_clocks_of_callers() -> None:
         clock.enter(caller)
     clock.charge({"a": 3, "b": 1}, 4.0)
     assert clock.order(["a", "b"]) == ["b", "a"]
-    assert clock.close(["b", "a"]) == ["b"]
+    assert clock.close(["b", "a"], 0.5) == ["b"] and clock.close(["b", "a"], 1.0) == ["b", "a"]
     clock.charge({"b": 1}, 9.0)
     assert clock.order(["a", "b"]) == ["a", "b"]
     clock.enter("c")  # has not computed for long, but gets only a little in advance of those who wait
     clock.charge({"c": 1}, ADVANCE + 0.01)
     order = clock.order(["a", "b", "c"])
     assert order == ["a", "c", "b"]
-    assert clock.close(order) == ["a", "c"]
+    assert clock.close(order, 0.0) == ["a", "c"] and clock.close([], 0.0) == []

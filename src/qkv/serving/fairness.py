@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
 ADVANCE = 0.25  # seconds that a caller who comes back may compute before the others go on
-GRACE = 0.1  # seconds that a caller may have had more than the mean of all, and still have its texts read
 MAX_CALLERS = 10_000  # that are remembered
 
 
@@ -33,9 +32,9 @@ class FairClock:
             self._now = max(self._now, self._clock(order[0]))
         return order
 
-    def close(self, order: Sequence[str]) -> list[str]:
-        """Return those of ordered callers who have had hardly more than the mean of them."""
-        most = sum(map(self._clock, order)) / max(1, len(order)) + GRACE
+    def close(self, order: Sequence[str], grace: float) -> list[str]:
+        """Return those of ordered callers who have had at most so many seconds more than the mean of them."""
+        most = sum(map(self._clock, order)) / max(1, len(order)) + grace
         return [caller for caller in order if self._clock(caller) <= most]
 
     def _clock(self, caller: str) -> float:

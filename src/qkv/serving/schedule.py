@@ -1,8 +1,8 @@
 """The schedule of a model's worker: what waits, which lanes run, and whose turn is next.
 
-Turns that read texts and turns that take steps alternate: between two steps at most a piece is read, a certain number of tokens
-of new texts together, or of one long text. Steps are for the caller who has had least. Texts are read even if their caller
-has had a little more than others, since the time until their first token passes meanwhile.
+Between two steps at most a piece is read: a certain number of tokens of new texts together, or of one long text. Steps are for
+the caller who has had least. Whoever has had no more than the mean has texts read at once; others a little later, since the time
+until a first token passes meanwhile, but reading for them takes no more time than steps, and nobody gets far ahead.
 """
 
 import math
@@ -19,11 +19,12 @@ from qkv.serving.settings import ServiceSettings
 MAX_LANES = 8  # each has caches of its own
 MAX_READING = 4  # long texts that are read in turns
 PIECES = 8  # the part of `batch_tokens` that is read between two steps: 256 tokens on a CPU
+GRACE = 50.0  # how many times as long as a reading takes a caller may have had more than the mean, and have texts read
 PATIENCE = 3.0  # how many times as long as a reading takes steps go on before the next one: several texts take as long as one
-TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
+TURN = 0.025  # seconds that a batch or a step should take, so that others come to their turn soon
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
-SHARED = 4  # times as long as a turn a step may take where several callers wait for it
-SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
+SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take in any case before no more texts join
+SHARED = 4  # times as long it may take where several callers wait for it
 
 
 class Turn(NamedTuple):
@@ -55,9 +56,8 @@ class Schedule:
         self.token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
         self.batched = 0.0  # when the last such batch ended
         self.shortest = math.inf  # seconds of the shortest step
-        self._has_read = False  # whether the last turn did
-        self._shortest_reading = math.inf  # seconds
-        self._since_reading = math.inf  # seconds of steps since new texts were read
+        self._last_reading = self._mean_reading = 0.0  # seconds of a turn that reads
+        self._shortest_reading = self._since_reading = math.inf  # seconds; of steps since texts were read
 
     def add(self, request: QueuedRequest) -> None:
         """Add a request's items to those that wait."""
@@ -84,24 +84,28 @@ class Schedule:
         def read(some: Sequence[str]) -> Turn | None:
             return _first(map(self._reading_for, some))
 
-        turn = None if self._has_read else read(self.clock.close(callers))
+        turn = None
+        if self._since_reading:
+            rested = self._since_reading >= self._last_reading
+            turn = read(self.clock.close(callers, GRACE * self._mean_reading if rested else 0.0))
         turn = turn or _first(self._step_for(caller, now, closing) for caller in callers) or read(callers)
         if turn is not None:
-            self._has_read = turn.reads
             for item in turn.items:
                 item.request.started = True
             taken = set(map(id, turn.items))
             self.waiting = [item for item in self.waiting if id(item) not in taken]
         return turn
 
-    def charge(self, turn: Turn, items: Sequence[BatchItem], seconds: float) -> None:
+    def charge(self, turn: Turn, items: Sequence[BatchItem], seconds: float, reads: bool) -> None:
         """Charge the callers of a turn's items for its time."""
         costs = defaultdict[str, float](float)
         for item in items:
             costs[item.request.caller] += item.cost if turn.at_once else item.rows
         self.clock.charge(costs, seconds)
-        if turn.items and not turn.at_once:
-            self._shortest_reading, self._since_reading = min(self._shortest_reading, seconds), 0.0
+        if reads:
+            self._last_reading, self._since_reading = seconds, 0.0
+            self._shortest_reading = min(self._shortest_reading, seconds)
+            self._mean_reading += 0.1 * (seconds - self._mean_reading) if self._mean_reading else seconds
         else:
             self._since_reading += seconds
 
@@ -196,8 +200,8 @@ class Schedule:
         rows = self.settings.batch_tokens // ROW_TOKENS
         if lane is None:
             return rows
-        longest = TURN * (1 if lane.is_own(caller) else SHARED)
-        slow = lane.seconds > max(longest, SLOWDOWN * self.shortest)
+        longest = max(TURN, SLOWDOWN * self.shortest)
+        slow = lane.seconds > longest * (1 if lane.is_own(caller) else SHARED)
         return 0 if slow else rows - sum(item.rows for item in lane.items)
 
     def settle(self, lane: Lane, target: Lane | None = None) -> None:

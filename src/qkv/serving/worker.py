@@ -147,7 +147,7 @@ class BatchWorker:
 
     def _take(self, turn: Turn) -> None:
         """Take a turn, and charge those for whom it was."""
-        started, items = time.monotonic(), turn.items or list(turn.lane.items if turn.lane else ())
+        started, reads, items = time.monotonic(), turn.reads, turn.items or list(turn.lane.items if turn.lane else ())
         if turn.at_once:
             finished = self._compute(turn.items)
         elif turn.items:
@@ -157,7 +157,7 @@ class BatchWorker:
             finished = self._step(turn.lane)
         seconds = time.monotonic() - started
         with self._changed:
-            self.schedule.charge(turn, items, seconds)
+            self.schedule.charge(turn, items, seconds, reads)
         self._note_speed(sum(item.cost for item, _ in finished), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
         for item, result in finished:
