@@ -97,7 +97,7 @@ class DecodeStepContext(AttentionContext):
         elif fused and len(q) * shared.length >= kernels.MUCH and kernels.cpu_attends(qkv):
             index = shared.keep_index(qkv.device)
             first = torch.zeros(len(q), dtype=torch.long) if self.shift is None else self.shift
-            found = kernels.attend_logs(q.contiguous(), cache.add(kv), index, first, heads)
+            found = kernels.cpu_attention()(q.contiguous(), cache.add(kv), index, first, heads)
         else:
             found = self.mask.attend_heads(q.unflatten(-1, (heads, 1, -1)), *cache.append(kv, heads), layer)
         return found.reshape(*shape, -1)

@@ -15,7 +15,7 @@ from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.cache import KVCache, LayerCache, StaticKVCache
 from qkv.parts.context import PrefillContext
-from qkv.parts.memory import SourceMemory
+from qkv.parts.cross_memory import CrossMemory
 from qkv.parts.products import product
 
 SPAN = 32  # positions that the first static cache has room for; each further one has twice as many
@@ -203,7 +203,7 @@ def left_padded_step(cache: KVCache, shift: Tensor) -> tuple[Tensor, Tensor, Ten
 class DecoderState(AttentionState):
     """The state of an encoder-decoder; `attention` is the last layer's cross-attention, averaged over heads."""
 
-    memory: SourceMemory
+    memory: CrossMemory
 
     @property
     def sources(self) -> int:
