@@ -24,6 +24,7 @@ from qkv.serving.lanes import Lane, may_join
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.speed import Average, BatchTime
 
 log = logging.getLogger("qkv.serving")
 MAX_LANES = 8  # each has caches of its own
@@ -33,27 +34,9 @@ TURN = 0.025  # seconds that a batch should take, so that others come to their t
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SHARED = 4  # times as long as a turn a step may take where several callers wait for it
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
-MEMORY = 10.0  # seconds of computing over which speeds are averaged
 
 
 Finished = list[tuple[BatchItem, Any]]  # items that are done, with their results
-
-
-class Average:
-    """A rate whose older measurements count less and less."""
-
-    def __init__(self) -> None:
-        self.amount = self.seconds = 0.0
-
-    def add(self, amount: float, seconds: float) -> None:
-        """Note an amount of work, and the time that was spent."""
-        kept = math.exp(-seconds / MEMORY)
-        self.amount, self.seconds = self.amount * kept + amount, self.seconds * kept + seconds
-
-    @property
-    def rate(self) -> float | None:
-        """The work done in a second; None before anything is known."""
-        return self.amount / self.seconds if self.seconds and self.amount else None
 
 
 class Turn(NamedTuple):
@@ -81,7 +64,7 @@ class BatchWorker:
         self._lanes: list[Lane] = []
         self._clock, self._speed = FairClock(), Average()
         self._best_rate: float | None = None  # the highest speed that was reached; None before it is known
-        self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
+        self._batch_times: dict[Hashable, BatchTime] = defaultdict(BatchTime)  # of what is computed at once, by its key
         self._batched = 0.0  # when the last such batch ended
         self._shortest = math.inf  # seconds of the shortest step
         self._changed = threading.Condition()
@@ -237,12 +220,11 @@ class BatchWorker:
 
     def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
-        rate = self._token_rates[first.key].rate
-        most = self.settings.batch_tokens if rate is None else min(self.settings.batch_tokens, rate * TURN)
+        most = min(self.settings.batch_tokens, self._batch_times[first.key].cost_of(TURN))
         same = [item for item in self._waiting if item.lane is None and item.key == first.key]
         same.sort(key=lambda item: item.request.caller != first.request.caller)
         batch: list[BatchItem] = []
-        budget = float(most)
+        budget = most
         for item in same:
             if batch and (item.cost > budget or not may_join(item, batch)):
                 break
@@ -332,7 +314,7 @@ class BatchWorker:
             self._failed(batch, error)
             return []
         self._batched = time.monotonic()
-        self._token_rates[key].add(sum(item.cost for item in batch), self._batched - started)
+        self._batch_times[key].add(sum(item.cost for item in batch), self._batched - started)
         return list(zip(batch, results, strict=True))
 
     def _failed(self, items: list[BatchItem], error: Exception) -> None:
