@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qkv.base.errors import QkvError
@@ -23,7 +23,7 @@ from qkv.serving.fairness import FairClock
 from qkv.serving.lanes import Lane, may_join
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
-from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.shared_limits import SharedBacklog, SharedLimits
 from qkv.serving.speed import Average, BatchTime
 
 log = logging.getLogger("qkv.serving")
@@ -61,6 +61,7 @@ class BatchWorker:
         self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
         self._waiting: list[BatchItem] = []  # ordered by due time
+        self._shared = SharedBacklog(self.limits, name)
         self._lanes: list[Lane] = []
         self._clock, self._speed = FairClock(), Average()
         self._best_rate: float | None = None  # the highest speed that was reached; None before it is known
@@ -108,28 +109,34 @@ class BatchWorker:
         with self._changed:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
-            self._check_backlog(request)
-            if caller not in self._callers():
+            backlog = self._backlog()
+            self._check_backlog(request, backlog)
+            if caller not in backlog:
                 self._clock.enter(caller)
+            backlog[caller] += request.cost
+            self._shared.share(backlog)
             self._waiting.extend(items)
             self._waiting.sort(key=lambda item: item.due)
             self._changed.notify()
         return request
 
-    def _check_backlog(self, request: QueuedRequest) -> None:
-        """Raise if a request's turn would not come in time, if it would take far too long, or if too much is waiting."""
-        cost, backlog = sum(item.cost for item in request.items), defaultdict[str, float](float)
-        for item in self._unfinished():
-            backlog[item.request.caller] += item.cost
-        own, limit = backlog[request.caller], self.settings.time_limit
+    def _check_backlog(self, request: QueuedRequest, backlog: Mapping[str, float]) -> None:
+        """Raise if a request's turn would not come in time, if it would take far too long, or if too much is waiting.
+
+        How long it would wait depends on what is in this process; the budget of tokens is one of all processes together.
+        """
+        cost, own, limit = request.cost, backlog.get(request.caller, 0.0), self.settings.time_limit
+        callers = len(backlog.keys() | {request.caller})
         if self._best_rate and cost / self._best_rate > GIVEN_UP * limit:
             raise too_much_work(cost / self._best_rate, limit)
         rate = self._speed.rate or math.inf
-        expected = own * len(backlog) / rate  # a caller has its share of the speed
-        room = min(self.settings.queued_tokens // 2 - own, self.settings.queued_tokens - sum(backlog.values()))
+        expected = own * callers / rate  # a caller has its share of the speed
+        own += self._shared.elsewhere(request.caller)
+        whole = sum(backlog.values()) + self._shared.elsewhere()
+        room = min(self.settings.queued_tokens // 2 - own, self.settings.queued_tokens - whole)
         if expected > limit or (own and cost > room):
             self.metrics.count_refusal(self.name)
-            raise overloaded(expected, limit, max(expected - limit, (cost - room) * len(backlog) / rate))
+            raise overloaded(expected, limit, max(expected - limit, (cost - room) * callers / rate))
 
     @property
     def waiting(self) -> int:
@@ -161,14 +168,20 @@ class BatchWorker:
     def _unfinished(self) -> list[BatchItem]:
         return [*self._waiting, *(item for lane in self._lanes for item in lane.items)]
 
-    def _callers(self) -> set[str]:
-        return {item.request.caller for item in self._unfinished()}
+    def _backlog(self) -> defaultdict[str, float]:
+        """Return the cost of what each caller waits for."""
+        backlog = defaultdict[str, float](float)
+        for item in self._unfinished():
+            backlog[item.request.caller] += item.cost
+        return backlog
 
     def _next_turn(self) -> Turn | None:
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
         while True:
             self._forget_cancelled()
-            callers = self._callers()
+            backlog = self._backlog()
+            self._shared.share(backlog)
+            callers = set(backlog)
             while callers:
                 caller = self._clock.first(callers)
                 if (turn := self._turn_for(caller)) is not None:
