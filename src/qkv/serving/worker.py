@@ -30,7 +30,8 @@ log = logging.getLogger("qkv.serving")
 MAX_LANES = 8  # each has caches of its own
 READ_TOKENS = 512  # of new texts that are read between two steps
 TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
-TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
+TURN = 0.025  # seconds that a step should take, so that others come to their turn soon
+BATCH_TURN = 0.015  # the same for a batch: a short request takes hardly longer than its wait for one
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SHARED = 4  # times as long as a turn a step may take where several callers wait for it
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
@@ -233,7 +234,7 @@ class BatchWorker:
 
     def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
-        most = min(self.settings.batch_tokens, self._batch_times[first.key].cost_of(TURN))
+        most = min(self.settings.batch_tokens, self._batch_times[first.key].cost_of(BATCH_TURN))
         same = [item for item in self._waiting if item.lane is None and item.key == first.key]
         same.sort(key=lambda item: item.request.caller != first.request.caller)
         batch: list[BatchItem] = []
