@@ -3,7 +3,8 @@
 import math
 
 MEMORY = 10.0  # seconds of computing over which speeds are averaged
-LEAST_SLOPE = 0.25  # of the mean time per token, which a token more takes at least: batches of one size say nothing of others
+LEAST_SLOPE = 0.25  # of the mean time per token, which a token more takes at least
+PRIOR_SLOPE, DOUBT = 1 / 3, 0.01  # the same where all batches were of one size, so that others are tried; and how soon they count
 
 
 class Average:
@@ -39,14 +40,13 @@ class BatchTime:
         self.squares, self.products = self.squares * kept + cost * cost, self.products * kept + cost * seconds
 
     def cost_of(self, seconds: float) -> float:
-        """Return the cost of a batch that takes this time, or twice the fixed time where that is longer; at first infinite."""
+        """Return the cost of a batch that takes this time beside twice the fixed time; infinite before anything is known."""
         if not self.count or not self.cost or not self.seconds:
             return math.inf
         mean_cost, mean_seconds = self.cost / self.count, self.seconds / self.count
         variance = self.squares / self.count - mean_cost**2
         covariance = self.products / self.count - mean_cost * mean_seconds
-        whole = mean_seconds / mean_cost
-        slope = covariance / variance if variance > 1e-9 * mean_cost**2 else whole
+        whole, doubt = mean_seconds / mean_cost, DOUBT * mean_cost**2
+        slope = (covariance + doubt * PRIOR_SLOPE * whole) / (variance + doubt)
         slope = min(whole, max(LEAST_SLOPE * whole, slope))
-        fixed = mean_seconds - slope * mean_cost
-        return (max(seconds, 2 * fixed) - fixed) / slope
+        return (seconds + mean_seconds - slope * mean_cost) / slope

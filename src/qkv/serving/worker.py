@@ -31,7 +31,9 @@ MAX_LANES = 8  # each has caches of its own
 READ_TOKENS = 512  # of new texts that are read between two steps
 TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
 TURN = 0.025  # seconds that a step should take, so that others come to their turn soon
-BATCH_TURN = 0.015  # the same for a batch: a short request takes hardly longer than its wait for one
+# Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
+# with a batch of others to wait for, it takes at most about three times as long as alone.
+BATCH_TURN = 0.01
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SHARED = 4  # times as long as a turn a step may take where several callers wait for it
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
