@@ -108,6 +108,7 @@ class QueuedRequest:
     def __init__(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY, on_result: OnResult | None = None):
         self.key, self.items, self.caller, self.on_result = key, items, caller, on_result
         self.id = request_id.get()
+        self.cost = sum(item.cost for item in items)
         self.alone = False  # whether it shares its batches with no other request, since one with it has failed
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()

@@ -22,6 +22,7 @@ from qkv.parts import kernels
 from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, OutputPlace, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
+from qkv.serving.fair_threads import giving_way
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import MASK, Tokenizer
@@ -86,7 +87,7 @@ class TranslationHandler(AttentionHandler):
             raise invalid(str(error), "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
         lines_of = [[text] if whole or recipe.data.prefixes else text.split("\n") for text in texts]
-        parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]
+        parts = [[segmenter.cut(line, options) for line in giving_way(lines)] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
         items = [
@@ -105,7 +106,9 @@ class TranslationHandler(AttentionHandler):
 
         def answer(results: list[Any]) -> list[list[TranslatedText]]:
             each = iter(results)
-            return [_join_lines([segmenter.join(line, [next(each) for _ in line]) for line in lines]) for lines in parts]
+            return [
+                _join_lines([segmenter.join(line, [next(each) for _ in line]) for line in giving_way(lines)]) for lines in parts
+            ]
 
         return PreparedRequest(("translate", config), items, answer, _output_places(parts))
 

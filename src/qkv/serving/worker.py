@@ -18,20 +18,23 @@ from typing import Any, NamedTuple
 
 from qkv.base.errors import QkvError
 from qkv.serving.admission import Admission
-from qkv.serving.averages import Average
 from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
 from qkv.serving.errors import RequestError, internal_error, no_turn, queue_full
 from qkv.serving.fairness import FairClock
 from qkv.serving.lanes import Lane, may_join
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
-from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.shared_limits import SharedBacklog, SharedLimits
+from qkv.serving.speed import BatchTime
 
 log = logging.getLogger("qkv.serving")
 MAX_LANES = 8  # each has caches of its own
 READ_TOKENS = 512  # of new texts that are read between two steps
 TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
-TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
+TURN = 0.025  # seconds that a step should take, so that others come to their turn soon
+# Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
+# with a batch of others to wait for, it takes at most about three times as long as alone.
+BATCH_TURN = 0.01
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SHARED = 4  # times as long as a turn a step may take where several callers wait for it
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
@@ -62,9 +65,10 @@ class BatchWorker:
         self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
         self._waiting: list[BatchItem] = []  # ordered by due time
+        self._shared = SharedBacklog(self.limits, name)
         self._lanes: list[Lane] = []
         self._clock, self.admission = FairClock(), Admission(settings, settings.batch_tokens // ROW_TOKENS)
-        self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
+        self._batch_times: dict[Hashable, BatchTime] = defaultdict(BatchTime)  # of what is computed at once, by its key
         self._batched = 0.0  # when the last such batch ended
         self._shortest = math.inf  # seconds of the shortest step
         self._changed = threading.Condition()
@@ -108,24 +112,20 @@ class BatchWorker:
         with self._changed:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
+            backlog = self._backlog()
             try:
-                self.admission.check(request, self._backlog())
+                self.admission.check(request, backlog, self._shared)
             except RequestError:
                 self.metrics.count_refusal(self.name)
                 raise
-            if caller not in self._callers():
+            if caller not in backlog:
                 self._clock.enter(caller)
+            backlog[caller] += request.cost
+            self._shared.share(backlog)
             self._waiting.extend(items)
             self._waiting.sort(key=lambda item: item.due)
             self._changed.notify()
         return request
-
-    def _backlog(self) -> dict[str, float]:
-        """Return the work that is not done yet, by caller."""
-        backlog = defaultdict[str, float](float)
-        for item in self._unfinished():
-            backlog[item.request.caller] += item.cost - item.done
-        return backlog
 
     @property
     def waiting(self) -> int:
@@ -157,14 +157,20 @@ class BatchWorker:
     def _unfinished(self) -> list[BatchItem]:
         return [*self._waiting, *(item for lane in self._lanes for item in lane.items)]
 
-    def _callers(self) -> set[str]:
-        return {item.request.caller for item in self._unfinished()}
+    def _backlog(self) -> defaultdict[str, float]:
+        """Return the work that is not done yet, by caller."""
+        backlog = defaultdict[str, float](float)
+        for item in self._unfinished():
+            backlog[item.request.caller] += item.cost - item.done
+        return backlog
 
     def _next_turn(self) -> Turn | None:
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
         while True:
             self._forget_cancelled()
-            callers = self._callers()
+            backlog = self._backlog()
+            self._shared.share(backlog)
+            callers = set(backlog)
             while callers:
                 caller = self._clock.first(callers)
                 if (turn := self._turn_for(caller)) is not None:
@@ -216,12 +222,11 @@ class BatchWorker:
 
     def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
-        rate = self._token_rates[first.key].rate
-        most = self.settings.batch_tokens if rate is None else min(self.settings.batch_tokens, rate * TURN)
+        most = min(self.settings.batch_tokens, self._batch_times[first.key].cost_of(BATCH_TURN))
         same = [item for item in self._waiting if item.lane is None and item.key == first.key]
         same.sort(key=lambda item: item.request.caller != first.request.caller)
         batch: list[BatchItem] = []
-        budget = float(most)
+        budget = most
         for item in same:
             if batch and (item.cost > budget or not may_join(item, batch)):
                 break
@@ -309,7 +314,7 @@ class BatchWorker:
             self._failed(batch, error)
             return []
         self._batched = time.monotonic()
-        self._token_rates[key].add(sum(item.cost for item in batch), self._batched - started)
+        self._batch_times[key].add(sum(item.cost for item in batch), self._batched - started)
         return list(zip(batch, results, strict=True))
 
     def _failed(self, items: list[BatchItem], error: Exception) -> None:
