@@ -145,4 +145,4 @@ def test_a_source_shared_by_its_hypotheses_is_as_good_as_one_for_each(model: Tra
         shared.regroup(torch.tensor(rows), None if sources is None else torch.tensor(sources))
         apart.select(torch.tensor(rows).flatten())
         words = torch.arange(4, 4 + torch.tensor(rows).numel())
-        assert len(shared.memories[0][0]) == len(rows) and len(apart.memories[0][0]) == len(words)
+        assert len(shared.memory) == len(rows) and len(apart.memory) == len(words)

@@ -11,6 +11,7 @@ import pytest
 from service_runs import Running, write_gpt
 
 from qkv.inference.text_generator import load_text_generator
+from qkv.serving import admission
 from qkv.serving.batching import BatchItem, RunningItems
 from qkv.serving.handlers import GenerationHandler, TranslationHandler
 from qkv.serving.registry import TRANSLATE, ModelRegistry, ServedModel
@@ -95,15 +96,14 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path) -> None:
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)
 
 
-def test_a_stream_ends_when_its_time_is_up(tmp_path: Path) -> None:
+def test_what_would_take_far_too_long_is_refused_once_the_speed_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "KNOWN", 0.01)
     handler = GenerationHandler(load_text_generator(write_gpt(tmp_path / "gpt", max_positions=100_000), "cpu"))
     with Running(ModelRegistry([ServedModel("gpt", handler)]), new_tokens=90_000, time_limit=0.3) as running:
-        ask = {"model": "gpt", "prompt": "The quick", "max_tokens": 90_000, "stream": True, "seed": 1}
-        answer = running.post("/v1/completions", **ask)
-        assert answer.status_code == 200
-        assert json.loads(answer.text.strip().rpartition("data: ")[2])["error"]["code"] == "time_limit"
-        wait_until(lambda: not running.service.workers["gpt"].schedule.lanes)
-        assert running.refused("/v1/completions", **{**ask, "stream": False}) == (422, "time_limit")
+        ask = {"model": "gpt", "prompt": "The quick", "seed": 1}
+        assert running.said("/v1/completions", **ask, max_tokens=200)
+        for stream in (False, True):
+            assert running.refused("/v1/completions", **ask, max_tokens=90_000, stream=stream) == (422, "time_limit")
         wait_until(lambda: running.service.workers["gpt"].active == 0)
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from qkv.serving import shared_limits
 from qkv.serving.batching import BatchItem
 from qkv.serving.errors import RequestError
 from qkv.serving.fairness import ADVANCE, FairClock
 from qkv.serving.lanes import POLITE
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedBacklog, SharedLimits
 from qkv.serving.worker import BatchWorker
 
 BROKEN = -1
@@ -160,8 +162,8 @@ def test_what_cannot_be_answered_in_time_is_refused_at_once(work: Counting) -> N
     async def ask() -> None:
         for _ in range(3):  # shows how fast it is
             assert await worker.compute("a", items(*[1] * 400, lane=None)) == [1] * 400
-        assert worker._best_rate is not None
-        rate = worker._best_rate / 5  # in items a second
+        assert worker.admission.rate is not None
+        rate = worker.admission.rate / 5  # in items a second
         much = items(*[1] * int(rate), lane=None)
         first = asyncio.create_task(worker.compute("a", much, "a"))
         await asyncio.sleep(0.01)
@@ -181,7 +183,7 @@ def test_what_cannot_be_answered_in_time_is_refused_at_once(work: Counting) -> N
 
 def test_a_caller_has_half_of_the_queue(worker: BatchWorker, work: Counting) -> None:
     async def ask() -> None:
-        much = asyncio.create_task(worker.compute("a", items(*[50] * 400), "greedy"))  # 2,000 of 4,000
+        much = asyncio.create_task(worker.compute("a", items(*[50] * 45, cost=51), "greedy"))  # 2,295 of 4,000
         await begun(work)
         with pytest.raises(RequestError) as refused:
             await worker.compute("a", items(1), "greedy")
@@ -190,6 +192,30 @@ def test_a_caller_has_half_of_the_queue(worker: BatchWorker, work: Counting) -> 
         much.cancel()
 
     asyncio.run(ask())
+
+
+def test_what_waits_in_other_processes_counts(work: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_limits, "GRAIN", 1)
+    limits = SharedLimits(processes=2)
+    settings = ServiceSettings(wait=0, batch_tokens=100, queued_tokens=4000)
+    worker, other = BatchWorker("counting", work, settings, Metrics(), limits), SharedBacklog(limits, "counting")
+    limits.process = 1
+    other.share({"greedy": 1900.0})
+    limits.process = 0
+
+    async def ask() -> None:
+        assert await worker.compute("a", items(*[1] * 20), "greedy") == [1] * 20  # 100 of the 100 that are left
+        with pytest.raises(RequestError) as refused:
+            await worker.compute("a", items(*[1] * 21), "greedy")
+        assert (refused.value.status, refused.value.code) == (429, "busy")
+        assert await worker.compute("a", items(*[1] * 21), "modest") == [1] * 21
+        limits.forget_process(1)  # as the supervisor does when a process was killed
+        assert await worker.compute("a", items(*[1] * 21), "greedy") == [1] * 21
+
+    asyncio.run(ask())
+    worker.close()
+    limits.process = 1
+    assert other.elsewhere() == 0  # nothing is left behind
 
 
 def test_clocks_of_callers() -> None:

@@ -161,7 +161,9 @@ class CausalLM(IncrementalDecoder):
             mask, position, keys = left_padded_step(state.cache, state.shift)
             # A finished text may run beyond the table until it leaves the batch.
             x = x + F.embedding(position.clamp(max=len(state.positions) - 1), state.positions)
-            context = self.gpt.position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x).decode_step()
+            scheme = self.gpt.position_scheme
+            context = scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x)
+            context = context.decode_step(state.shift, scheme.fused)
         for layer, cache in zip(self.gpt.layers, state.layer_caches, strict=True):
             x = layer(x, context, cache)
         return token_logits(self.output, self.gpt.norm(x)[:, 0])

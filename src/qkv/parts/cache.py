@@ -73,7 +73,7 @@ class KVCache:
     def trim(self, positions: int) -> None:
         """Forget so many of the first positions."""
         if positions and self.index is not None:
-            self.index = self.index[:, positions:]
+            self.index = self.index[:, positions:].contiguous()
             self.length, self.max_length = self.length - positions, self.max_length - positions
 
     @property
@@ -94,6 +94,11 @@ class KVCache:
         if self.index is not None:
             return self.index
         return torch.arange(self.used, device=device).view(self.length, -1).T
+
+    def keep_index(self, device: torch.device) -> Tensor:
+        """Return the same, which is kept from now on."""
+        self.index = self.row_index(device).contiguous()
+        return self.index
 
     def at_newest(self, table: Tensor) -> Tensor:
         """Return the row of a table (max_length, X) for the newest position."""
@@ -213,13 +218,18 @@ class LayerCache:
         self.reserve(self.shared.rows_needed)
         self.log[self.shared.used - kv.size(0) * kv.size(1) : self.shared.used] = kv.transpose(0, 1).flatten(0, 1)
 
-    def append(self, kv: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-        """Add the newest keys and values (R, 2D); return all so far, two of (R, H, L, K)."""
+    def add(self, kv: Tensor) -> Tensor:
+        """Add the newest keys and values (R, 2D); return the log."""
         if self.log is None:
             self.log = kv.new_empty(0, kv.size(-1))
         if self.log.size(0) < self.shared.used:
             self.reserve(self.shared.rows_needed)
         self.shared.write(self.log, kv)
+        return self.log
+
+    def append(self, kv: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+        """Add the newest keys and values (R, 2D); return all so far, two of (R, H, L, K)."""
+        self.add(kv)
         return self.keys_values(heads)
 
     def keys_values(self, heads: int) -> tuple[Tensor, Tensor]:

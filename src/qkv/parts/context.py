@@ -53,12 +53,15 @@ class AttentionContext:
         """Return the same for prompts whose keys and values are to be cached."""
         return PrefillContext(self.mask, self.rotary)
 
-    def decode_step(self, side_by_side: int = 1) -> "DecodeStepContext":
-        """Return the same for the newest token of each text, which attends to the cache; some texts stand side by side."""
+    def decode_step(self, shift: Tensor, fused: bool, side_by_side: int = 1) -> "DecodeStepContext":
+        """Return the same for the newest token of each text, which attends to the cache; some texts stand side by side.
+
+        shift (R,): positions without a token before each text; `fused`: whether only the mask acts on scores.
+        """
         rotary = self.rotary
         if rotary is not None and side_by_side > 1:
             rotary = RotaryAngles(*(angle.view(-1, side_by_side, *angle.shape[2:]) for angle in rotary))
-        return DecodeStepContext(self.mask, rotary)
+        return DecodeStepContext(self.mask, rotary, fused, shift)
 
     def masked_step(self) -> "MaskedStepContext":
         """Return the same for UniLM's steps, which attend from a [MASK] that is not cached."""
@@ -82,21 +85,24 @@ class PrefillContext(AttentionContext):
 class DecodeStepContext(AttentionContext):
     """One step of decoding: each of the B x T positions is the newest of one text, and attends to what is cached of it."""
 
-    # Whether the mask hides nothing that is cached: our kernel knows nothing of a cache but how many positions it holds.
-    sees_all: bool = False
+    fused: bool = False  # whether the mask hides nothing that is cached of a text, and nothing else acts on scores
+    shift: Tensor | None = None  # (R,) positions without a token before each text; None if all are equally long
 
     def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
         shape, shared, width = qkv.shape[:-1], cache.shared, qkv.size(-1) // 3
         qkv = self.rotate(qkv, layer.heads).flatten(0, 1)  # (R, 3 D)
-        fused = self.sees_all and cache.log is not None and not is_recording() and kernels.usable(qkv)
-        if fused and isinstance(shared, StaticKVCache):
+        fused, heads = self.fused and not is_recording(), layer.heads
+        q, kv = qkv.split((width, 2 * width), -1)
+        if fused and self.shift is None and isinstance(shared, StaticKVCache) and kernels.usable(qkv):
             assert cache.log is not None
-            found = kernels.decode_step.attend_cached(qkv, cache.log, shared.row_index(qkv.device), shared.position, layer.heads)
+            found = kernels.decode_step.attend_cached(qkv, cache.log, shared.row_index(qkv.device), shared.position, heads)
+        elif fused and len(q) * shared.length >= kernels.MUCH and kernels.cpu_attends(qkv):
+            index = shared.keep_index(qkv.device)
+            first = torch.zeros(len(q), dtype=torch.long) if self.shift is None else self.shift
+            found = kernels.cpu_attention()(q.contiguous(), cache.add(kv), index, first, heads)
         else:
-            q, kv = qkv.split((width, 2 * width), -1)
-            k, v = cache.append(kv, layer.heads)
-            found = self.mask.attend_heads(q.unflatten(-1, (layer.heads, 1, -1)), k, v, layer)
+            found = self.mask.attend_heads(q.unflatten(-1, (heads, 1, -1)), *cache.append(kv, heads), layer)
         return found.reshape(*shape, -1)
 
 

@@ -15,6 +15,7 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention
 from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
+from qkv.parts.cross_memory import cross_memory
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive, recording
 from qkv.parts.dropout import dropout
@@ -128,7 +129,7 @@ class EncoderDecoder(IncrementalDecoder):
             padding = (0, -ids.size(1) % 8)
             ids, keep, head = F.pad(ids, padding), F.pad(keep, padding), None if head is None else F.pad(head, padding)
         memory = self.encode(padded_rows(ids, keep, head))
-        source_mask = additive(keep[:, None, None, :], memory.dtype)
+        projected = [layer.cross.kv(memory) for layer in self.decoder]  # type: ignore[operator, union-attr]
         cache = KVCache(max_length)
         positions = torch.arange(min(max_length, self.longest or max_length), device=ids.device)
         return DecoderState(
@@ -136,8 +137,7 @@ class EncoderDecoder(IncrementalDecoder):
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.decoder],
             rows=len(ids),
-            memories=[layer.cross.project_memory(memory, DenseMask(source_mask)) for layer in self.decoder],  # type: ignore[operator, union-attr]
-            source_mask=source_mask,
+            memory=cross_memory(projected, keep, self.decoder[0].cross.heads, recorded=attention),  # type: ignore[union-attr, arg-type]
             positions=self.target_positions(positions[None])[0].to(memory.dtype),
             want_attention=attention,
             fused=self.target_position_scheme.fused,
@@ -151,13 +151,14 @@ class EncoderDecoder(IncrementalDecoder):
             x = state.cache.at_newest(state.positions).add(vectors, alpha=self.config.width**0.5)
             context: AttentionContext = self.target_position_scheme.decode_context(state.cache, like=x)
         else:
-            mask, position, keys = left_padded_step(state.cache, state.shift.repeat_interleave(vectors.size(1)))
+            shift, scheme = state.shift.repeat_interleave(vectors.size(1)), self.target_position_scheme
+            mask, position, keys = left_padded_step(state.cache, shift)
             at = F.embedding(position.view(vectors.shape[:2]).clamp(max=len(state.positions) - 1), state.positions)
             x = at.add(vectors, alpha=self.config.width**0.5)
-            context = self.target_position_scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x)
-            context = context.decode_step(vectors.size(1))
-        source_mask = DenseMask(state.source_mask)
-        for layer, cache, memory in zip(self.decoder, state.layer_caches, state.memories, strict=True):
+            context = scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x)
+            context = context.decode_step(shift, scheme.fused, vectors.size(1))
+        source_mask = state.memory.mask
+        for layer, cache, memory in zip(self.decoder, state.layer_caches, state.memory.layers, strict=True):
             if state.want_attention and layer is self.decoder[-1]:
                 with recording() as weights:
                     x = layer(x, memory, context, source_mask, cache)

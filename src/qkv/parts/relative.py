@@ -46,7 +46,7 @@ class PositionScheme(ABC):
     def decode_context(self, cache: KVCache, like: Tensor) -> DecodeStepContext:
         """Build the context for the newest token of each text, which attends to all that is cached."""
         context = self.context(DenseMask(cache.mask), *cache.positions(like.device), like)
-        return DecodeStepContext(context.mask, context.rotary, sees_all=self.fused)
+        return DecodeStepContext(context.mask, context.rotary, fused=self.fused)
 
     def layer_weights(self, head_width: int) -> nn.ModuleList | None:
         """Build the weights that each layer learns for this scheme; None where it learns none."""
@@ -62,7 +62,7 @@ class NoBias(PositionScheme):
         return AttentionContext(mask)
 
     def decode_context(self, cache: KVCache, like: Tensor) -> DecodeStepContext:
-        return DecodeStepContext(DenseMask(cache.mask), sees_all=True)
+        return DecodeStepContext(DenseMask(cache.mask), fused=True)
 
 
 class RotaryPositions(PositionScheme):

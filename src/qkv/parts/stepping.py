@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.base import graphs
@@ -16,6 +15,7 @@ from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.cache import KVCache, LayerCache, StaticKVCache
 from qkv.parts.context import PrefillContext
+from qkv.parts.cross_memory import CrossMemory
 from qkv.parts.products import product
 
 SPAN = 32  # positions that the first static cache has room for; each further one has twice as many
@@ -259,12 +259,11 @@ def left_padded_step(cache: KVCache, shift: Tensor) -> tuple[Tensor, Tensor, Ten
 class DecoderState(AttentionState):
     """The state of an encoder-decoder; `attention` is the last layer's cross-attention, averaged over heads."""
 
-    memories: list[tuple[Tensor, Tensor]]  # keys and values of the sources, one per layer, each (N, H, S, K)
-    source_mask: Tensor  # (N, 1, 1, S), added to scores
+    memory: CrossMemory
 
     @property
     def sources(self) -> int:
-        return self.source_mask.size(0)
+        return len(self.memory)
 
     def select(self, rows: Tensor) -> None:
         """Make row i the old row rows[i]; the number of rows may change. From now on each row has its own source."""
@@ -277,37 +276,21 @@ class DecoderState(AttentionState):
         if self.attention is not None:
             self.attention = self.attention.index_select(0, rows.flatten())
         if sources is not None:
-            self.memories = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.memories]
-            self.source_mask = self.source_mask.index_select(0, sources)
+            self.memory.select(sources)
             self.shift = None if self.shift is None else self.shift.index_select(0, sources)
 
     def replace(self, texts: Tensor, other: "DecoderState") -> bool:
         """Let another state's texts take the place of some, in the same memory; return whether that was possible."""
-        width, more = self.rows // self.sources, self.source_mask.size(-1) - other.source_mask.size(-1)
-        if other.rows != width * other.sources or more < 0:
+        width = self.rows // self.sources
+        if other.rows != width * other.sources or not self.memory.has_room(other.memory):
             return False
         rows = (texts[:, None] * width + torch.arange(width, device=texts.device)).flatten()
         if not self._put(texts, rows, other):
             return False
-        for own, new in zip(self.memories, other.memories, strict=True):
-            for mine, theirs in zip(own, new, strict=True):
-                mine[texts] = F.pad(theirs, (0, 0, 0, more))
-        self.source_mask[texts] = F.pad(other.source_mask, (0, more), value=torch.finfo(self.source_mask.dtype).min)
+        self.memory.put(texts, other.memory)
         return True
 
     def join(self, other: "DecoderState") -> None:
         """Add the rows of another state of the same model, after the own ones: equally many of each source."""
         self._join(other, (self.sources, other.sources))
-        width = max(self.source_mask.size(-1), other.source_mask.size(-1))
-        self.memories = [
-            (_joined(k, other_k, width), _joined(v, other_v, width))
-            for (k, v), (other_k, other_v) in zip(self.memories, other.memories, strict=True)
-        ]
-        hidden = torch.finfo(self.source_mask.dtype).min
-        masks = (F.pad(state.source_mask, (0, width - state.source_mask.size(-1)), value=hidden) for state in (self, other))
-        self.source_mask = torch.cat(list(masks))
-
-
-def _joined(first: Tensor, second: Tensor, width: int) -> Tensor:
-    """Return keys or values of more sources, (N, H, S, K) and (M, H, S, K), in this width."""
-    return torch.cat([F.pad(each, (0, 0, 0, width - each.size(2))) for each in (first, second)])
+        self.memory.join(other.memory)

@@ -15,7 +15,6 @@ from qkv.serving.logs import request_id
 
 OnResult = Callable[[int, Any], object]
 STAGGER = 0.02  # seconds by which each item of a request is due later than the one before
-GIVEN_UP = 4  # times the time limit, after which a request is given up that has had its turn
 ANYBODY = "anybody"  # the caller where nobody is told apart
 
 
@@ -68,8 +67,10 @@ class BatchItem:
     tokens: int  # read, and generated where that is known
     cost: float  # in tokens of the batch's budget
     rows: int = 1  # hypotheses, where it grows step by step
+    step_cost: float = 1.0  # of the cost that a step does
     lane: Hashable | None = None  # what it must have in common with others that grow step by step; None: computed at once
     streamed: bool = False  # whether parts of its result are passed on before it is complete
+    done: float = field(default=0.0, init=False)  # of the cost
     request: "QueuedRequest" = field(init=False, repr=False)
     index: int = field(init=False)  # in its request
 
@@ -77,6 +78,11 @@ class BatchItem:
     def key(self) -> Hashable:
         """What it must have in common with others of its batch."""
         return self.request.key
+
+    def advance(self, cost: float) -> float:
+        """Note that some of it is done; return how much, which is never more than there is."""
+        before, self.done = self.done, min(self.cost, self.done + cost)
+        return self.done - before
 
     @property
     def due(self) -> float:
@@ -107,6 +113,7 @@ class QueuedRequest:
     def __init__(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY, on_result: OnResult | None = None):
         self.key, self.items, self.caller, self.on_result = key, items, caller, on_result
         self.id = request_id.get()
+        self.cost = sum(item.cost for item in items)
         self.alone = False  # whether it shares its batches with no other request, since one with it has failed
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()
@@ -117,9 +124,9 @@ class QueuedRequest:
         if not items:
             self.done.set_result([])
 
-    def ends(self, limit: float) -> float:
-        """Return when to give it up: if its turn has not come within the limit, or much later, if it takes too long."""
-        return self.arrived + limit * (GIVEN_UP if self.started else 1)
+    def seconds_left(self, limit: float) -> float | None:
+        """Return how many seconds of the limit are left for its turn to come; None once it has: then it is computed."""
+        return None if self.started else self.arrived + limit - time.monotonic()
 
     def finish(self, item: BatchItem, result: Any) -> None:
         """Store the result of an item; called by the worker's thread."""

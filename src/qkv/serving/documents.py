@@ -96,7 +96,7 @@ async def translate_documents(
     outputs: list[list[TranslatedText]] = await service.answer(request, model, prepare)
     found = dict(zip(texts, outputs, strict=True))
     return await service.prepare(
-        lambda: [_write(file, content, found, options) for file, content in zip(files, contents, strict=True)]
+        request, lambda: [_write(file, content, found, options) for file, content in zip(files, contents, strict=True)]
     )
 
 

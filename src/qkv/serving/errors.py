@@ -26,20 +26,16 @@ def queue_full(queue: int) -> RequestError:
     return RequestError(429, "busy", f"{queue:,} requests are waiting already; try again in a moment", retry_after=1)
 
 
-def timed_out(started: bool, limit: float) -> RequestError:
-    """Return the error for a request whose turn did not come in time, or which took far too long."""
-    if started:
-        return RequestError(422, "time_limit", f"the answer took far longer than {limit:g} s; send less at a time")
+def no_turn(limit: float) -> RequestError:
+    """Return the error for a request whose turn did not come in time."""
     return RequestError(429, "time_limit", f"no turn came within {limit:g} s; try again in a moment", retry_after=2)
 
 
-def overloaded(expected: float, limit: float, wait: float) -> RequestError:
-    """Return the error for a request that would wait too long; after some seconds there will be room for it."""
+def overloaded(expected: float, wait: float) -> RequestError:
+    """Return the error for a request that would be answered in so many seconds; after some there will be room for it."""
     retry = max(1, math.ceil(wait))
-    message = (
-        f"the answer would take about {expected:.0f} s, and {limit:g} s are the limit" if expected > limit else "much is waiting"
-    )
-    return RequestError(429, "busy", f"{message}; try again in {retry} s", retry_after=retry)
+    message = f"much is waiting: the answer would take about {expected:.0f} s; try again in {retry} s"
+    return RequestError(429, "busy", message, retry_after=retry)
 
 
 def too_much_work(expected: float, limit: float) -> RequestError:

@@ -10,18 +10,21 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from qkv.serving.averages import Average
 from qkv.serving.batching import BatchItem, QueuedRequest
 from qkv.serving.fairness import FairClock
 from qkv.serving.lanes import Lane, may_join
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.speed import BatchTime
 
 MAX_LANES = 8  # each has caches of its own
 MAX_READING = 4  # long texts that are read in turns
 PIECES = 8  # the part of `batch_tokens` that is read between two steps: 256 tokens on a CPU
 GRACE = 50.0  # how many times as long as a reading takes a caller may have had more than the mean, and have texts read
 PATIENCE = 3.0  # how many times as long as a reading takes steps go on before the next one: several texts take as long as one
-TURN = 0.025  # seconds that a batch or a step should take, so that others come to their turn soon
+TURN = 0.025  # seconds that a step should take, so that others come to their turn soon
+# Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
+# with a batch of others to wait for, it takes at most about three times as long as alone.
+BATCH_TURN = 0.01
 ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take in any case before no more texts join
 SHARED = 4  # times as long it may take where several callers wait for it
@@ -53,7 +56,7 @@ class Schedule:
         self.waiting: list[BatchItem] = []  # ordered by due time
         self.lanes: list[Lane] = []
         self.clock = FairClock()
-        self.token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
+        self.batch_times: dict[Hashable, BatchTime] = defaultdict(BatchTime)  # of what is computed at once, by its key
         self.batched = 0.0  # when the last such batch ended
         self.shortest = math.inf  # seconds of the shortest step
         self._last_reading = self._mean_reading = 0.0  # seconds of a turn that reads
@@ -69,9 +72,21 @@ class Schedule:
         """Let items wait, each until its turn."""
         self.waiting = sorted([*self.waiting, *items], key=lambda item: item.due)
 
+    def running(self) -> list[BatchItem]:
+        """Return the items of all lanes."""
+        return [item for lane in self.lanes for item in lane.items]
+
     def unfinished(self) -> list[BatchItem]:
         """Return the items that wait and those that run."""
-        return [*self.waiting, *(item for lane in self.lanes for item in lane.items)]
+        return [*self.waiting, *self.running()]
+
+    def backlog(self) -> defaultdict[str, float]:
+        """Return the work that is not done yet, by caller."""
+        backlog = defaultdict[str, float](float)
+        for item in self.unfinished():
+            if not item.request.cancelled:
+                backlog[item.request.caller] += item.cost - item.done
+        return backlog
 
     def _callers(self) -> set[str]:
         return {item.request.caller for item in self.unfinished()}
@@ -158,12 +173,11 @@ class Schedule:
 
     def _batch_with(self, first: BatchItem, hurry: bool, now: float) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
-        rate = self.token_rates[first.key].rate
-        most = self.settings.batch_tokens if rate is None else min(self.settings.batch_tokens, rate * TURN)
+        most = min(self.settings.batch_tokens, self.batch_times[first.key].cost_of(BATCH_TURN))
         same = [item for item in self.waiting if item.lane is None and item.key == first.key]
         same.sort(key=lambda item: item.request.caller != first.request.caller)
         batch: list[BatchItem] = []
-        budget = float(most)
+        budget = most
         for item in same:
             if batch and (item.cost > budget or not may_join(item, batch)):
                 break

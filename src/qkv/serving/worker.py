@@ -9,23 +9,21 @@ short. `schedule.py` chooses the turns.
 import asyncio
 import contextlib
 import logging
-import math
 import threading
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 from qkv.base.errors import QkvError
-from qkv.serving.averages import Average
-from qkv.serving.batching import ANYBODY, GIVEN_UP, BatchItem, ComputesBatches, OnResult, QueuedRequest
-from qkv.serving.errors import RequestError, internal_error, overloaded, queue_full, timed_out, too_much_work
+from qkv.serving.admission import Admission
+from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
+from qkv.serving.errors import RequestError, internal_error, no_turn, queue_full
 from qkv.serving.lanes import Lane
 from qkv.serving.metrics import Metrics
-from qkv.serving.schedule import Schedule, Turn
+from qkv.serving.schedule import ROW_TOKENS, Schedule, Turn
 from qkv.serving.settings import ServiceSettings
-from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.shared_limits import SharedBacklog, SharedLimits
 
 log = logging.getLogger("qkv.serving")
 Finished = list[tuple[BatchItem, Any]]  # items that are done, with their results
@@ -45,8 +43,8 @@ class BatchWorker:
         self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
         self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
-        self.schedule, self._speed = Schedule(settings), Average()
-        self._best_rate: float | None = None  # the highest speed that was reached; None before it is known
+        self.schedule, self.admission = Schedule(settings), Admission(settings, settings.batch_tokens // ROW_TOKENS)
+        self._shared = SharedBacklog(self.limits, name)
         self._changed = threading.Condition()
         self._closed = False
         metrics.watch_queue(name, lambda: self.active, lambda: self.waiting)
@@ -62,13 +60,13 @@ class BatchWorker:
             request.cancelled = True
 
     async def result(self, request: QueuedRequest) -> list[Any]:
-        """Wait for a request's results; raise if its turn does not come in time, or if it takes far too long."""
+        """Wait for a request's results; raise if its turn does not come in time."""
         limit = self.settings.time_limit
-        while (left := request.ends(limit) - time.monotonic()) > 0:
+        while (left := request.seconds_left(limit)) is None or left > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     return await asyncio.shield(request.done)
-        raise timed_out(request.started, limit)
+        raise no_turn(limit)
 
     def reserve(self) -> "QueueSlot":
         """Return a slot for a request; raise if all slots are taken, in all processes of the service together."""
@@ -88,25 +86,15 @@ class BatchWorker:
         with self._changed:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
-            self._check_backlog(request)
+            try:
+                self.admission.check(request, self.schedule.backlog(), self._shared)
+            except RequestError:
+                self.metrics.count_refusal(self.name)
+                raise
             self.schedule.add(request)
+            self._shared.share(self.schedule.backlog())
             self._changed.notify()
         return request
-
-    def _check_backlog(self, request: QueuedRequest) -> None:
-        """Raise if a request's turn would not come in time, if it would take far too long, or if too much is waiting."""
-        cost, backlog = sum(item.cost for item in request.items), defaultdict[str, float](float)
-        for item in self.schedule.unfinished():
-            backlog[item.request.caller] += item.cost
-        own, limit = backlog[request.caller], self.settings.time_limit
-        if self._best_rate and cost / self._best_rate > GIVEN_UP * limit:
-            raise too_much_work(cost / self._best_rate, limit)
-        rate = self._speed.rate or math.inf
-        expected = own * len(backlog) / rate  # a caller has its share of the speed
-        room = min(self.settings.queued_tokens // 2 - own, self.settings.queued_tokens - sum(backlog.values()))
-        if expected > limit or (own and cost > room):
-            self.metrics.count_refusal(self.name)
-            raise overloaded(expected, limit, max(expected - limit, (cost - room) * len(backlog) / rate))
 
     @property
     def waiting(self) -> int:
@@ -137,17 +125,20 @@ class BatchWorker:
 
     def _next_turn(self) -> Turn | None:
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
-        while (turn := self.schedule.next_turn(time.monotonic(), self._closed)) is None:
+        while True:
+            self._shared.share(self.schedule.backlog())
+            if (turn := self.schedule.next_turn(time.monotonic(), self._closed)) is not None:
+                return turn
             waiting = self.schedule.waiting
             if self._closed and not waiting:
                 return None
             ends = min((item.request.arrived + self.settings.wait for item in waiting), default=None)
             self._changed.wait(None if ends is None else max(0.0, ends - time.monotonic()))
-        return turn
 
     def _take(self, turn: Turn) -> None:
         """Take a turn, and charge those for whom it was."""
         started, reads, items = time.monotonic(), turn.reads, turn.items or list(turn.lane.items if turn.lane else ())
+        together = [*turn.items, *self.schedule.running()] if reads else items  # reading is part of what all that run take
         if turn.at_once:
             finished = self._compute(turn.items)
         elif turn.items:
@@ -158,15 +149,12 @@ class BatchWorker:
         seconds = time.monotonic() - started
         with self._changed:
             self.schedule.charge(turn, items, seconds, reads)
-        self._note_speed(sum(item.cost for item, _ in finished), seconds)
+        work = sum(item.advance(min(item.tokens, self.schedule.piece) if reads else item.step_cost) for item in items)
+        work += sum(item.advance(item.cost) for item, _ in finished)  # one that ends sooner than it might have is all done
+        self.admission.note(work, sum(item.rows for item in together), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
         for item, result in finished:
             item.request.finish(item, result)
-
-    def _note_speed(self, cost: float, seconds: float) -> None:
-        self._speed.add(cost, seconds)
-        if (rate := self._speed.rate) is not None and self._speed.seconds > 1:
-            self._best_rate = max(rate, self._best_rate or 0.0)
 
     def _begin(self, items: list[BatchItem], target: Lane | None) -> Finished:
         """Read texts, or the first piece of a long one, and let them join a lane; return the items that are done already."""
@@ -212,7 +200,7 @@ class BatchWorker:
             self._failed(batch, error)
             return []
         self.schedule.batched = time.monotonic()
-        self.schedule.token_rates[key].add(sum(item.cost for item in batch), self.schedule.batched - started)
+        self.schedule.batch_times[key].add(sum(item.cost for item in batch), self.schedule.batched - started)
         return list(zip(batch, results, strict=True))
 
     def _failed(self, items: list[BatchItem], error: Exception, passed_on: bool = False) -> None:

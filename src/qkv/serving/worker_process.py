@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from fastapi import FastAPI
 
 from qkv.base.errors import ConfigError, QkvError
-from qkv.serving.batching import GIVEN_UP
+from qkv.serving.admission import LONGEST
 from qkv.serving.metrics import share_metrics
 from qkv.serving.server import BACKLOG, ServiceServer, serve
 from qkv.serving.service_config import ServiceConfig
@@ -115,7 +115,7 @@ class Template:
                 self.loaded[group] = group.load()
         gc.collect()
         gc.freeze()  # the collector of a fork does not touch, and so copy, pages of what is here now
-        write_message(self.channel, ready=True, time_limit=GIVEN_UP * self.settings.time_limit)
+        write_message(self.channel, ready=True, time_limit=LONGEST * self.settings.time_limit)
 
     def _groups(self) -> list[Any]:
         from qkv.serving.registry import model_groups

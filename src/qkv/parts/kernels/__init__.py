@@ -1,14 +1,18 @@
-"""GPU kernels in Triton, where torch is too slow. Each has an equivalent in plain torch."""
+"""Kernels where torch is too slow: for GPUs in Triton, and one for decoding on CPUs in numba. Each has an equivalent in torch."""
 
 import functools
 import importlib.util
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from qkv.base.compiler import release_compiler_memory
+
 TRITON = importlib.util.find_spec("triton") is not None
 WIDEST_HEAD = 128  # widest head of the attention kernels
+MUCH = 2048  # cached positions from which on the kernel for CPUs is worth its import
 if TRITON:
     from qkv.parts.kernels import (  # noqa: F401
         attention,
@@ -53,3 +57,19 @@ def run_on(device: torch.device) -> bool:
         warnings.warn(f"qkv's kernels cannot be built here, so torch's slower ones are used: {why}", stacklevel=2)
         return False
     return True
+
+
+def cpu_attends(x: Tensor) -> bool:
+    """Return whether the kernel for CPUs can compute from x."""
+    return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
+
+
+@functools.cache
+def cpu_attention() -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
+    """Import and compile the kernel for CPUs, `decode_step_cpu.attend_cached`, and return it."""
+    from qkv.parts.kernels import decode_step_cpu
+
+    attend, none = decode_step_cpu.attend_cached, torch.zeros(1, dtype=torch.long)
+    attend(torch.zeros(1, 1), torch.zeros(1, 2), none[None], none, 1)
+    release_compiler_memory()
+    return attend
