@@ -4,9 +4,10 @@
 
 Every service runs in a process of its own, with the three runs; callers have addresses of their own (127.0.0.x). For each of
 translation, embeddings and completions: the latency of a caller's short requests alone, then beside a caller who keeps eight of
-the largest requests in flight. Then 64 callers at once, each of which asks again as soon as it is answered: completions of 10 to
-200 tokens (1:20), streamed, and translations of texts of 1 to 20 sentences; tokens a second and the time to the first token.
-Writes FOLDER/serving-load.json and prints a table.
+the largest requests in flight. Then 64 callers, who begin within a second and ask again as soon as they are answered: completions
+of 10 to 200 tokens (1:20), streamed, and translations of texts of 1 to 20 sentences; tokens a second and the time to the first
+token. At last the same without a service, 64 prompts or texts at a time, which all stay in the batch to the end.
+Writes FOLDER/serving-load.json and prints it as it comes.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from typing import Any
 
 from serving_latency import service
 
+from qkv.inference.load import load
 from qkv.text.files import read_lines
 
 IN_FLIGHT = 8  # requests of the caller who saturates the service
@@ -184,8 +186,12 @@ async def alone_and_beside(port: int, path: str, loads: Loads, seconds: float) -
 async def many(port: int, path: str, bodies: Callable[[], Body], seconds: float, clients: int) -> dict[str, Any]:
     """Measure one client alone, then many at once."""
 
+    async def begin(number: int, count: int, ends: float, found: Found) -> None:
+        await asyncio.sleep(number / count)  # not all at the same moment
+        await ask_again(port, 10 + number, path, bodies, ends, found)
+
     async def run(count: int, ends: float, found: Found) -> None:
-        await asyncio.gather(*(ask_again(port, 10 + number, path, bodies, ends, found) for number in range(count)))
+        await asyncio.gather(*(begin(number, count, ends, found) for number in range(count)))
 
     await timed(2, lambda ends, found: run(clients, ends, found))  # warm up
     one = await timed(seconds / 2, lambda ends, found: run(1, ends, found))
@@ -210,6 +216,26 @@ def measure(runs: list[str], checkout: Path, loads: Loads, given: argparse.Names
     return result
 
 
+def offline(loads: Loads, given: argparse.Namespace) -> dict[str, Any]:
+    """Return the tokens, and words of translations, that are made in a second without a service, 64 inputs at a time."""
+    generator, translator = load(given.gpt, given.device), load(given.translator, given.device)
+    texts = [loads.sentence() for _ in range(CLIENTS)]
+    acts: dict[str, Callable[[], int]] = {
+        "completions, 1:20": lambda: sum(len(found[0].ids) for found in generator.generate(texts, 200, sampling=True)),
+        "translations, 1:20": lambda: len(" ".join(translator.translate(texts)).split()),
+    }
+    result = {}
+    for name, act in acts.items():
+        if not given.phase or any(phase in name for phase in given.phase):
+            act()  # warm up
+            started, made = time.perf_counter(), 0
+            while time.perf_counter() < started + given.seconds:
+                made += act()
+            result[name] = {"tokens a second": round(made / (time.perf_counter() - started))}
+            print(f"offline: {name}: {json.dumps(result[name])}", flush=True)
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for role in ("translator", "gpt", "encoder"):
@@ -226,6 +252,7 @@ def main() -> None:
     runs = [f"{role}={getattr(given, role).resolve()}" for role in ("translator", "gpt", "encoder")]
     checkouts = {"now": Path(__file__).parents[1], **({"before": given.before} if given.before else {})}
     result = {name: measure(runs, checkout, Loads(sentences), given) for name, checkout in checkouts.items()}
+    result["offline"] = offline(Loads(sentences), given)
     (given.out / "serving-load.json").write_text(json.dumps(result, indent=1) + "\n")
 
 

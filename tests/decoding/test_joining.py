@@ -1,5 +1,6 @@
 """Inputs that join a running search get the outputs that they get alone."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def inputs_of(model: PreparedModel, rng: np.random.Generator, numbers: list[int]
     prompts = isinstance(model.model, CausalLM)
     kept = [text[:-1] if prompts else text for text in texts]
     width = max(map(len, kept))
-    ids = torch.tensor([[*text, *[PAD] * (width - len(text))] for text in kept]).view(len(kept), width)
+    padded = [[*text, *[PAD] * (width - len(text))] for text in kept]
+    ids = torch.tensor(padded, dtype=torch.long).view(len(kept), width)
     keep = torch.arange(width) < torch.tensor([len(text) for text in kept])[:, None]
     more: dict[str, Any] = {"last_tokens": [text[-1] for text in texts]} if prompts else {}
     return {"ids": ids, "keep": keep, "index": numbers, **more}
@@ -118,6 +120,28 @@ def test_joining_changes_nothing(name: str, search: str, waiting: bool, monkeypa
             for one, other in zip(found[number], expected, strict=True):
                 assert one.finished == other.finished
                 assert one.logprob == pytest.approx(other.logprob, abs=2e-4)
+
+
+@pytest.mark.parametrize("piece", [1, 4, 64])
+@torch.inference_mode()
+def test_prompts_that_were_read_in_pieces_join_others(piece: int) -> None:
+    model, rng = made("gpt"), np.random.default_rng(3)
+    config = DecodingConfig(beam=1, max_ratio=0, max_extra=14)
+    groups = [inputs_of(model, rng, numbers) for numbers in ([0, 1], [2, 3, 4], [5])]
+    shared = {"config": config, "bos": BOS, "eos": EOS, "pad": PAD}
+    in_pieces: Any = SimpleNamespace(step=model.step, start=lambda *inputs: model.start(*inputs, piece=piece))
+    running, found = begin_search(model, **groups[0], **shared, owners=groups[0]["index"]), {}
+    for group in groups[1:]:
+        new = begin_search(in_pieces, **group, **shared, owners=group["index"])
+        while new.state.reading:  # type: ignore[attr-defined]
+            found.update(new.step())
+            found.update(running.step() if len(running) else ())
+        running.join(new)  # type: ignore[arg-type]
+    while len(running):
+        found.update(running.step())
+    for group in groups:
+        for number, (expected,) in zip(group["index"], decode(model, **group, **shared), strict=True):
+            assert found[number][0].ids == expected.ids
 
 
 @torch.inference_mode()

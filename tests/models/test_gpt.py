@@ -101,10 +101,14 @@ LENGTHS = [7, 3, 0, 5]
 
 
 @torch.no_grad()
-def go_on(writer: CausalLM, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]]) -> Any:
+def go_on(writer: CausalLM, ids: Tensor, wanted: Tensor, moves: dict[int, list[int]], piece: int | None = None) -> Any:
     """Compare every step after prompts of different lengths, some of which are reordered, doubled or dropped."""
     keep = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
-    state, rows = PreparedModel(writer).start(ids[:, :7], keep, max_length=12), torch.arange(4)
+    state, rows = PreparedModel(writer).start(ids[:, :7], keep, max_length=12, piece=piece), torch.arange(4)
+    pieces = 1
+    while not state.read_piece():
+        pieces += 1
+    assert pieces == (1 if piece is None else -(-8 // max(1, piece // 4)))  # the last one with the last token
     for step in range(12):
         if step in moves:
             chosen = torch.tensor(moves[step])
@@ -123,7 +127,11 @@ MOVES = {2: [1, 0, 3, 2], 3: [0, 0, 2, 1, 3], 5: [3, 1], 9: [1, 0]}
 @torch.no_grad()
 def test_prompts_of_different_lengths_go_on_together(positions: str) -> None:
     gpt, ids = make(positions=positions, max_distance=3), random_ids(4, 20)
-    go_on(CausalLM(gpt), ids, whole(gpt, ids), MOVES)
+    wanted = whole(gpt, ids)
+    for piece in (None, 1, 8, 13, 32, 100):  # tokens of all prompts that are read at once
+        go_on(CausalLM(gpt), ids, wanted, MOVES, piece)
+    for first in (0, 1):  # rows move before and after the first step
+        go_on(CausalLM(gpt), ids, wanted, {first: [3, 3, 0, 2, 1]}, 8)
 
 
 @torch.no_grad()
@@ -140,7 +148,7 @@ def make_static_at_once(self: stepping.AttentionState, words: Tensor) -> None:
     cache = self.cache
     if not isinstance(cache, StaticKVCache):
         if cache.length and cache.hypotheses == len(words):
-            self._make_static(8)
+            self._make_static(16)
     elif cache.length == cache.span:
         self._make_static(2 * cache.span)
 

@@ -2,12 +2,23 @@
 
 import json
 import socket
+from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 from service_runs import Running, code_of
 
 from qkv.serving.registry import ModelRegistry
+from qkv.serving.request_models import (
+    CompletionRequest,
+    EmbeddingsRequest,
+    LookRequest,
+    MapRequest,
+    PredictRequest,
+    RequestBody,
+    TranslateRequest,
+)
 
 PATHS = ["/translate", "/detect", "/fill", "/predict", "/look", "/neighbours", "/map", "/v1/embeddings", "/v1/completions"]
 DEEP = 100_000
@@ -32,6 +43,25 @@ BODIES: dict[str, bytes] = {
     "a key twice": b'{"q": 1, "q": 2}',
     "a BOM": b"\xef\xbb\xbf{}",
 }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (CompletionRequest, {"model": "a", "prompt": [[1]] * 999 + ["a"] * 999}),
+        (EmbeddingsRequest, {"model": "a", "input": [1] * 999}),
+        (TranslateRequest, {"q": [1] * 999, "glossary": {"a": [1] * 999}}),
+        (PredictRequest, {"texts": [1] * 999}),
+        (LookRequest, {"text": "a", "heads": ["a"] * 999}),
+        (MapRequest, {"words": [1] * 999}),
+    ],
+    ids=lambda given: given[0].__name__,
+)
+def test_lists_are_read_up_to_their_first_mistake(given: tuple[type[RequestBody], dict[str, Any]]) -> None:
+    model, body = given
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(body, strict=True)
+    assert refused.value.error_count() < 10
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)

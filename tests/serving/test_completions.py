@@ -1,6 +1,7 @@
 """Options of OpenAI's completions: log-probabilities, penalties, token ids, suffixes; and vectors cut to fewer dimensions."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from service_runs import Running
 
 from qkv.base.rows import padded_rows
 from qkv.inference.engines import pad
+from qkv.inference.text_generator import Prompt
+from qkv.parts.stepping import UnreadPromptState
 from qkv.serving.registry import COMPLETE, ModelRegistry
 
 
@@ -30,6 +33,25 @@ def own_logprobs(models: ModelRegistry, ids: list[int]) -> torch.Tensor:
     """The model's log-probabilities after each of these tokens, computed at once. -> (T, V)."""
     gpt = generator(models).causal_lm.gpt
     return gpt.logits(gpt(padded_rows(*pad([ids], torch.device("cpu"))))[0]).float().log_softmax(-1)
+
+
+def test_long_prompts_are_read_in_pieces(models: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces: list[int] = []
+    read_piece = UnreadPromptState.read_piece
+    monkeypatch.setattr(UnreadPromptState, "read_piece", lambda self: read_piece(self) or pieces.append(self.rows))
+    own = generator(models)
+    prompts = [(own.prompt("The quick brown fox") * 20)[:length] for length in (40, 3, 44, 8, 9)]
+    with Running(ModelRegistry([models.find("gpt", COMPLETE)]), batch_tokens=64) as service, ThreadPoolExecutor(5) as pool:
+        ask = {"model": "gpt", "max_tokens": 12, "temperature": 0, "seed": 1}
+        answers = list(pool.map(lambda ids: service.said("/v1/completions", prompt=ids, **ask), prompts))
+        echoed = service.said("/v1/completions", prompt=prompts[0], echo=True, logprobs=1, **ask)["choices"][0]["logprobs"]
+    assert len(pieces) >= 4 + 5 and set(pieces) == {1}  # of 8 tokens; the last one is read with the first step
+    wanted = own_logprobs(models, prompts[0])[:-1].gather(1, torch.tensor(prompts[0][1:])[:, None])[:, 0]
+    np.testing.assert_allclose(echoed["token_logprobs"][1 : len(prompts[0])], wanted, atol=1e-3)
+    config = own.decoding(12)
+    for prompt, answer in zip(prompts, answers, strict=True):
+        ((alone,),) = own.continue_prompts([Prompt(prompt, 0)], config)
+        assert answer["choices"][0]["text"] == alone.text
 
 
 def check_offsets(text: str, told: dict[str, Any]) -> None:

@@ -25,10 +25,10 @@ class HeldHandler(TranslationHandler):
         super().__init__(handler.translator)
         self.go, self.batches = threading.Event(), []  # type: ignore[var-annotated]
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         self.batches.append(len(items))
         assert self.go.wait(20)
-        return super().begin(items)
+        return super().begin(items, piece)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path) -> None:
             while told.count(b"data: ") < 3:
                 told += connection.recv(1000)
             assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.active == 1
-        wait_until(lambda: worker.active == 0 and not worker._lanes)
+        wait_until(lambda: worker.active == 0 and not worker.schedule.lanes)
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from qkv.serving import shared_limits
 from qkv.serving.batching import BatchItem
 from qkv.serving.errors import RequestError
 from qkv.serving.fairness import ADVANCE, FairClock
 from qkv.serving.lanes import POLITE
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedBacklog, SharedLimits
 from qkv.serving.worker import BatchWorker
 
 BROKEN = -1
@@ -23,6 +25,8 @@ class Growing:
 
     def __init__(self, counting: "Counting", items: Sequence[BatchItem]):
         self.counting, self.left = counting, {item: item.value for item in items}
+
+    reading = False
 
     def __len__(self) -> int:
         return len(self.left)
@@ -55,7 +59,7 @@ class Counting:
     def __init__(self) -> None:
         self.steps: list[list[str]] = []
 
-    def begin(self, items: Sequence[BatchItem]) -> Growing:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> Growing:
         return Growing(self, items)
 
     def compute(self, key: Hashable, items: Sequence[BatchItem]) -> list[int]:
@@ -190,14 +194,41 @@ def test_a_caller_has_half_of_the_queue(worker: BatchWorker, work: Counting) -> 
     asyncio.run(ask())
 
 
+def test_what_waits_in_other_processes_counts(work: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_limits, "GRAIN", 1)
+    limits = SharedLimits(processes=2)
+    settings = ServiceSettings(wait=0, batch_tokens=100, queued_tokens=4000)
+    worker, other = BatchWorker("counting", work, settings, Metrics(), limits), SharedBacklog(limits, "counting")
+    limits.process = 1
+    other.share({"greedy": 1900.0})
+    limits.process = 0
+
+    async def ask() -> None:
+        assert await worker.compute("a", items(*[1] * 20), "greedy") == [1] * 20  # 100 of the 100 that are left
+        with pytest.raises(RequestError) as refused:
+            await worker.compute("a", items(*[1] * 21), "greedy")
+        assert (refused.value.status, refused.value.code) == (429, "busy")
+        assert await worker.compute("a", items(*[1] * 21), "modest") == [1] * 21
+        limits.forget_process(1)  # as the supervisor does when a process was killed
+        assert await worker.compute("a", items(*[1] * 21), "greedy") == [1] * 21
+
+    asyncio.run(ask())
+    worker.close()
+    limits.process = 1
+    assert other.elsewhere() == 0  # nothing is left behind
+
+
 def test_clocks_of_callers() -> None:
     clock = FairClock()
     for caller in ("a", "b"):
         clock.enter(caller)
     clock.charge({"a": 3, "b": 1}, 4.0)
-    assert clock.first(["a", "b"]) == "b"
+    assert clock.order(["a", "b"]) == ["b", "a"]
+    assert clock.close(["b", "a"], 0.5) == ["b"] and clock.close(["b", "a"], 1.0) == ["b", "a"]
     clock.charge({"b": 1}, 9.0)
-    assert clock.first(["a", "b"]) == "a"
+    assert clock.order(["a", "b"]) == ["a", "b"]
     clock.enter("c")  # has not computed for long, but gets only a little in advance of those who wait
     clock.charge({"c": 1}, ADVANCE + 0.01)
-    assert clock.first(["a", "b", "c"]) == "a"
+    order = clock.order(["a", "b", "c"])
+    assert order == ["a", "c", "b"]
+    assert clock.close(order, 0.0) == ["a", "c"] and clock.close([], 0.0) == []

@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from qkv.serving import shared_limits
 from qkv.serving.authentication import Caller
 from qkv.serving.errors import RequestError
-from qkv.serving.shared_limits import PROBES, SharedLimits
+from qkv.serving.shared_limits import PROBES, SharedBacklog, SharedLimits
 
 
 def in_process(number: int, limits: SharedLimits, work: Callable[[], int]) -> int:
@@ -69,3 +70,31 @@ def test_a_name_that_holds_something_is_not_forgotten() -> None:
     assert not limits.hold("queue 3", 1, 1)
     limits.release("queue 3", 1)
     assert limits.hold("one more", 1, 1)
+
+
+def test_a_backlog_is_known_to_the_other_processes_until_its_own_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_limits, "GRAIN", 1)
+    limits = SharedLimits(processes=3)
+
+    def wait_for(backlog: dict[str, float]) -> int:
+        shared = SharedBacklog(limits, "gpt")
+        shared.share({"anna": 90.0, "bert": 5.5})
+        shared.share(backlog)
+        return shared.elsewhere("anna")
+
+    shared = SharedBacklog(limits, "gpt")
+    shared.share({"anna": 7.0})
+    assert in_process(1, limits, lambda: wait_for({"anna": 20.0, "bert": 5.5})) == 7
+    assert in_process(2, limits, lambda: wait_for({"anna": 1.0})) == 27
+    assert (shared.elsewhere("anna"), shared.elsewhere("bert"), shared.elsewhere()) == (21, 6, 27)
+    assert SharedBacklog(limits, "bert").elsewhere() == 0
+    limits.forget_process(1)
+    assert (shared.elsewhere("anna"), shared.elsewhere("bert"), shared.elsewhere()) == (1, 0, 1)
+
+
+def test_a_full_table_leaves_backlogs_out() -> None:
+    limits = SharedLimits(processes=2, rows=PROBES)
+    assert all(limits.hold(f"queue {number}", 1, 1) for number in range(PROBES))
+    SharedBacklog(limits, "gpt").share({"anna": 7.0})
+    limits.process = 1
+    assert SharedBacklog(limits, "gpt").elsewhere("anna") == 0

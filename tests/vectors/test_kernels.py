@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numba import njit
 
+from qkv.base.compiler import release_compiler_memory
 from qkv.vectors.kernels import fasttext, word2vec
-from qkv.vectors.kernels.compiler import release_compiler_memory
 from qkv.vectors.kernels.sampling import draw_negative, sigmoid
 from qkv.vectors.kernels.simd import padded_width
 from qkv.vectors.vocabulary import huffman_sampler, keep_thresholds, negative_sampler

@@ -40,6 +40,20 @@ class Replaceable(Joinable, Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsPieces(Protocol):
+    """A state whose inputs are read by its first steps, in pieces, so that a long input does not take long at once."""
+
+    @property
+    def reading(self) -> bool:
+        """Whether no step has been taken yet."""
+        ...
+
+    def read_piece(self) -> bool:
+        """Read a piece of the inputs, unless the next step reads all that is left; return whether it does."""
+        ...
+
+
 class Grouped(DecodingState, Protocol):
     """A state that decodes faster if it knows which hypotheses share a source."""
 

@@ -18,7 +18,7 @@ from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import DEAD, NONE, Hypothesis
 from qkv.decoding.logprobs import TokenLogprob, token_logprobs
 from qkv.decoding.penalties import count_tokens, counts_of, penalise
-from qkv.decoding.protocol import Decodable, Joinable, Replaceable
+from qkv.decoding.protocol import Decodable, Joinable, ReadsPieces, Replaceable
 from qkv.decoding.topk import argmax
 
 
@@ -120,7 +120,9 @@ class TokenSearch:
         self.active &= np.array([owner not in gone for owner in self.batch.owners], dtype=bool)
 
     def step(self) -> list[tuple[Any, list[Hypothesis]]]:
-        """Add a token to each output; return those that ended, with their owners."""
+        """Add a token to each output, or read a piece of long inputs; return the outputs that ended, with their owners."""
+        if isinstance(self.state, ReadsPieces) and not self.state.read_piece():
+            return []
         batch = self.batch
         logits = own = self.model.step(self.last, self.state)
         if batch.config.repetition_penalty != 1:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.protocol import ReadsPieces
 from qkv.decoding.search import Search, decoding_precision
 
 
@@ -26,6 +27,12 @@ class GrowingOutputs:
     def __len__(self) -> int:
         """The number of outputs that still grow."""
         return len(self.search)
+
+    @property
+    def reading(self) -> bool:
+        """Whether the next step reads inputs, or a piece of long ones; the last such step makes the first tokens."""
+        state = self.search.state
+        return isinstance(state, ReadsPieces) and state.reading
 
     def joins(self, other: "GrowingOutputs") -> bool:
         """Return whether others that have just begun can join these."""

@@ -17,13 +17,14 @@ from qkv.base.hardware import choose_device
 from qkv.base.rows import padded_rows
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.logprobs import LogprobRecord, token_logprobs
+from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.search import batches_by_length, begin_search, decode, decoding_precision
 from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.folder.run import read_recipe
 from qkv.inference.arguments import require_text, require_texts
 from qkv.inference.engines import pad
 from qkv.inference.growing import GrowingOutput, GrowingOutputs
+from qkv.inference.prompt_reader import PromptReader
 from qkv.inference.text_scores import score_texts
 from qkv.lens.inspectors import Inspector, SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
@@ -36,7 +37,6 @@ from qkv.text.tokenizer import Tokenizer
 
 INSPECTED_TOKENS = 12  # generated for a text that `qkv.look` shows
 MAX_NEW_TOKENS = 200  # by default
-SCORED_AT_ONCE = 128  # tokens of a prompt, whose logits are in memory together
 INCOMPLETE = "\ufffd"  # stands for a character whose bytes are not all there yet
 TextCallback = Callable[[str], object]  # receives each new piece of a text
 
@@ -222,17 +222,6 @@ class TextGenerator:
             )
         return ids
 
-    def _score_prompt(self, ids: list[int], record: LogprobRecord) -> None:
-        """Record the log-probability of each token of a prompt but the first, given those before it."""
-        gpt = self.causal_lm.gpt
-        states = gpt(padded_rows(*pad([ids], self.device)))[0]
-        record.tokens.clear()
-        for start in range(0, len(ids) - 1, SCORED_AT_ONCE):
-            following = torch.tensor(ids[start + 1 : start + 1 + SCORED_AT_ONCE], device=self.device)
-            logits = gpt.logits(states[start : start + len(following)])
-            found = token_logprobs(logits, following, [record.alternatives] * len(following))
-            record.tokens += [one for one in found if one is not None]
-
     def _warn_of_long_texts(self, prompts: Sequence[list[int]], max_new_tokens: int) -> None:
         """Warn that texts may become longer than any in training: position embeddings beyond are untrained."""
         most, positions = self.run.trained_length, self.causal_lm.longest
@@ -246,15 +235,16 @@ class TextGenerator:
             )
 
     @torch.inference_mode()
-    def begin(self, prompts: Sequence[Prompt], config: DecodingConfig, owners: Sequence[Any]) -> GrowingOutputs:
-        """Read prompts, and return their continuations while they grow, each for its owner."""
-        self._begin_records(prompts)
+    def begin(self, prompts: Sequence[Prompt], config: DecodingConfig, owners: Sequence[Any], piece: int) -> GrowingOutputs:
+        """Return the continuations of prompts while they grow, each for its owner.
+
+        The first steps read the prompts, at most `piece` tokens of all together in a step.
+        """
         growing = [_GrowingText(prompt, owner, self.tokenizer) for prompt, owner in zip(prompts, owners, strict=True)]
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         with decoding_precision(config.precision, self.device):
-            search = begin_search(
-                self.decoder, ids, keep, config, **self._options(prompts, config), on_token=_GrowingText.add, owners=growing
-            )
+            model, options = self._reader(prompts, piece), self._options(prompts, config)
+            search = begin_search(model, ids, keep, config, **options, on_token=_GrowingText.add, owners=growing)
 
         def result(text: _GrowingText, hypotheses: list[Hypothesis]) -> GeneratedText:
             text.end()
@@ -262,13 +252,14 @@ class TextGenerator:
 
         return GrowingOutputs(search, result)
 
-    def _begin_records(self, prompts: Sequence[Prompt]) -> None:
-        """Fill the records of prompts' own tokens, and empty those of their continuations."""
+    def _reader(self, prompts: Sequence[Prompt], piece: int | None = None) -> PromptReader:
+        """Return the model with what is wanted of prompts while it reads them."""
         for prompt in prompts:
-            if prompt.record is not None:
-                prompt.record.tokens.clear()  # of an attempt that failed
-            if prompt.prompt_record is not None:
-                self._score_prompt(prompt.ids, prompt.prompt_record)
+            for record in (prompt.record, prompt.prompt_record):
+                if record is not None:
+                    record.tokens.clear()  # of an attempt that failed
+        gpt, records = self.causal_lm.gpt, [prompt.prompt_record for prompt in prompts]
+        return PromptReader(self.decoder, gpt, [prompt.ids for prompt in prompts], records, piece)
 
     def _options(self, prompts: Sequence[Prompt], config: DecodingConfig) -> dict[str, Any]:
         """Return what decoding must know of prompts."""
@@ -290,9 +281,8 @@ class TextGenerator:
         growing = [_GrowingText(prompt, None, self.tokenizer) for prompt in prompts for _ in range(config.n_best)]
         listens = any(prompt.stop or prompt.on_text for prompt in prompts)
         on_token = (lambda row, token: growing[row].add(token)) if listens else None
-        self._begin_records(prompts)
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
-        hypotheses = decode(self.decoder, ids, keep, config, **self._options(prompts, config), on_token=on_token)
+        hypotheses = decode(self._reader(prompts), ids, keep, config, **self._options(prompts, config), on_token=on_token)
         for text in growing:
             text.end()
         return [[self.generated(prompt, one) for one in several] for prompt, several in zip(prompts, hypotheses, strict=True)]

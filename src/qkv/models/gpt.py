@@ -27,7 +27,7 @@ from qkv.parts.encoder import EncoderLayer, StackConfig, TokenPositionEmbedding,
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import DenseMask, packed_mask
 from qkv.parts.residual import FinalNorm
-from qkv.parts.stepping import PromptState, left_padded, left_padded_step, token_logits
+from qkv.parts.stepping import UnreadPromptState, left_padded, left_padded_step, token_logits
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights
 
 
@@ -92,7 +92,7 @@ class Gpt(TransformerStack):
 
 
 class CausalLM(IncrementalDecoder):
-    """A GPT that continues prompts: `start` reads them, each `step` of its state reads one more token of each."""
+    """A GPT that continues prompts: the first `step` of a state reads them, each further one reads one more token of each."""
 
     def __init__(self, gpt: Gpt):
         super().__init__()
@@ -106,18 +106,22 @@ class CausalLM(IncrementalDecoder):
         """The longest text in tokens, with its prompt; None without a limit."""
         return self.gpt.longest
 
-    def start(self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False) -> PromptState:
-        """Read prompts without their last tokens, padded at the end, (R, T); allocate caches for `max_length` more tokens."""
+    def start(
+        self, ids: Tensor, keep: Tensor, max_length: int, attention: bool = False, piece: int | None = None
+    ) -> UnreadPromptState:
+        """Return a state for prompts without their last tokens, padded at the end, (R, T), and `max_length` more tokens.
+
+        It has read nothing yet. With a `piece`, prompts of more tokens than that, in all, are read in several steps.
+        """
         model = self.in_compute_dtype()
         with torch.autocast(ids.device.type, enabled=False):
-            return model._prefill(ids, keep, max_length)
+            return model._unread(ids, keep, max_length, piece)
 
-    def _prefill(self, ids: Tensor, keep: Tensor, max_length: int) -> PromptState:
-        c, width = self.gpt.config, ids.size(1)
-        shift = width - keep.sum(1)
-        cache = KVCache(width + max_length)
+    def _unread(self, ids: Tensor, keep: Tensor, max_length: int, piece: int | None) -> UnreadPromptState:
+        shift = ids.size(1) - keep.sum(1)
+        cache = KVCache(ids.size(1) + max_length)
         positions = torch.arange(min(cache.max_length, self.longest or cache.max_length), device=ids.device)
-        state = PromptState(
+        return UnreadPromptState(
             run=self._decode_step,
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.gpt.layers],
@@ -125,16 +129,28 @@ class CausalLM(IncrementalDecoder):
             positions=self.gpt.embedding.positions(positions[None])[0].to(self.output.weight.dtype),
             fused=self.gpt.position_scheme.fused,
             shift=shift if bool(shift.any()) else None,
+            read=self._read,
+            piece=piece,
+            unread=left_padded(ids, shift).ids,
         )
-        if width:
-            rows = left_padded(ids, shift)
-            x = self.gpt.embedding(rows, None, None)
-            mask = packed_mask(rows.text, rows.text, c.width // c.heads, like=x, causal=True)
-            context = self.gpt.position_scheme.context(mask, rows.position, rows.position, like=x)
-            state.prefill(self.gpt.layers, x, context.prefill())
-        return state
 
-    def _decode_step(self, tokens: Tensor, state: PromptState) -> Tensor:
+    def _read(self, ids: Tensor, state: UnreadPromptState) -> Tensor:
+        """Read the next tokens of prompts (R, T); return the logits (R, V) that follow them."""
+        c, cached = self.gpt.config, state.cache.length
+        numbers = torch.arange(cached + ids.size(1), device=ids.device).expand(len(ids), -1)
+        numbers = numbers if state.shift is None else numbers - state.shift[:, None]
+        text, position = (numbers >= 0).long(), numbers.clamp(min=0)  # (R, L): of all tokens so far
+        rows = Rows(ids, text[:, cached:], position[:, cached:])
+        with torch.autocast(ids.device.type, enabled=False):
+            x = self.gpt.embedding(rows, None, None)
+            mask = packed_mask(rows.text, text, c.width // c.heads, like=x, causal=True)
+            context = self.gpt.position_scheme.context(mask, rows.position, position, like=x)
+            x = self.gpt.norm(state.prefill(self.gpt.layers, x, context.prefill()))
+            if state.on_read is not None:
+                state.on_read(cached, x)
+            return token_logits(self.output, x[:, -1])
+
+    def _decode_step(self, tokens: Tensor, state: UnreadPromptState) -> Tensor:
         """Return the logits (R, V) that follow the newest tokens (R,)."""
         state.cache.advance(len(tokens), tokens.device)
         x = self.gpt.embedding.token_embedding(tokens)[:, None]  # (R, 1, D)

@@ -23,8 +23,11 @@ class KVCache:
         self.index: Tensor | None = None  # (R, L) rows of each hypothesis; None while no hypothesis has moved
 
     def prefill(self, hypotheses: int, length: int) -> None:
-        """Make room for the prompts of all hypotheses, which the layers then store."""
-        self.hypotheses, self.length, self.used = hypotheses, length, hypotheses * length
+        """Make room for the next tokens of all prompts, so many of each, which the layers then store."""
+        self._check_room(length)
+        self.hypotheses = hypotheses
+        self.length += length
+        self.used += hypotheses * length
 
     def advance(self, hypotheses: int, device: torch.device) -> None:
         """Make room for the next position of each hypothesis."""
@@ -36,9 +39,10 @@ class KVCache:
         self.length += 1
         self.used += hypotheses
 
-    def _check_room(self) -> None:
-        if self.length == self.max_length:
-            raise ValueError(f"the cache has room for {self.max_length} positions, not for one more; raise max_length in start()")
+    def _check_room(self, more: int = 1) -> None:
+        if self.length + more > self.max_length:
+            wanted = self.length + more
+            raise ValueError(f"the cache has room for {self.max_length} positions, not for {wanted}; raise max_length in start()")
 
     def count_step(self) -> None:
         """Count a step on the host; `advance` has done so here."""
@@ -208,10 +212,11 @@ class LayerCache:
         self.log: Tensor | None = None
 
     def prefill(self, kv: Tensor) -> None:
-        """Store the keys and values of all prompts, (R, L, 2D)."""
-        self.log = kv.new_empty(0, kv.size(-1))
+        """Store the keys and values of the next tokens of all prompts, (R, T, 2D)."""
+        if self.log is None:
+            self.log = kv.new_empty(0, kv.size(-1))
         self.reserve(self.shared.rows_needed)
-        self.log[: self.shared.used] = kv.transpose(0, 1).flatten(0, 1)
+        self.log[self.shared.used - kv.size(0) * kv.size(1) : self.shared.used] = kv.transpose(0, 1).flatten(0, 1)
 
     def add(self, kv: Tensor) -> Tensor:
         """Add the newest keys and values (R, 2D); return the log."""

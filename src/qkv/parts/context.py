@@ -69,13 +69,16 @@ class AttentionContext:
 
 
 class PrefillContext(AttentionContext):
-    """Attention over whole prompts, whose keys and values the cache stores."""
+    """Attention of prompts, or of their next tokens, to themselves and to what is cached; the cache stores keys and values."""
 
     def attend(self, qkv: Tensor, layer: "SelfAttention", cache: LayerCache | None = None) -> Tensor:
         assert cache is not None
         qkv = self.rotate(qkv, layer.heads)
         cache.prefill(qkv[..., qkv.size(-1) // 3 :])
-        return self.mask.attend(qkv, layer)
+        if cache.shared.length == qkv.size(1):  # nothing was cached before
+            return self.mask.attend(qkv, layer)
+        q = split_heads(qkv, 3, layer.heads)[0]
+        return join_heads(self.mask.attend_heads(q, *cache.keys_values(layer.heads), layer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +100,7 @@ class DecodeStepContext(AttentionContext):
         elif fused and len(q) * shared.length >= kernels.MUCH and kernels.cpu_attends(qkv):
             index = shared.keep_index(qkv.device)
             first = torch.zeros(len(q), dtype=torch.long) if self.shift is None else self.shift
-            found = kernels.attend_logs(q.contiguous(), cache.add(kv), index, first, heads)
+            found = kernels.cpu_attention()(q.contiguous(), cache.add(kv), index, first, heads)
         else:
             found = self.mask.attend_heads(q.unflatten(-1, (heads, 1, -1)), *cache.append(kv, heads), layer)
         return found.reshape(*shape, -1)

@@ -15,12 +15,12 @@ from qkv.base.rows import Rows, padded_rows
 from qkv.parts.attention import CrossAttention, SelfAttention
 from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
+from qkv.parts.cross_memory import cross_memory
 from qkv.parts.decoding_weights import IncrementalDecoder
 from qkv.parts.dot_product import additive, recording
 from qkv.parts.dropout import dropout
 from qkv.parts.feedforward import FeedForward
 from qkv.parts.masks import AttentionMask, DenseMask, KeysValues, packed_mask
-from qkv.parts.memory import source_memory
 from qkv.parts.positions import PositionalEncoding
 from qkv.parts.relative import PositionScheme
 from qkv.parts.residual import Residual
@@ -137,7 +137,7 @@ class EncoderDecoder(IncrementalDecoder):
             cache=cache,
             layer_caches=[LayerCache(cache) for _ in self.decoder],
             rows=len(ids),
-            memory=source_memory(projected, keep, self.decoder[0].cross.heads, recorded=attention),  # type: ignore[union-attr, arg-type]
+            memory=cross_memory(projected, keep, self.decoder[0].cross.heads, recorded=attention),  # type: ignore[union-attr, arg-type]
             positions=self.target_positions(positions[None])[0].to(memory.dtype),
             want_attention=attention,
             fused=self.target_position_scheme.fused,

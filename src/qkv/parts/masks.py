@@ -47,9 +47,9 @@ class Rule:
         return self.allows(b, q, k).expand(batch, queries, keys)[:, None]
 
 
-def causal() -> Rule:
-    """Allow each position itself and earlier ones."""
-    return Rule(lambda b, q, k: q >= k)
+def causal(before: int = 0) -> Rule:
+    """Allow each position itself and earlier ones; so many keys stand before the first query."""
+    return Rule(lambda b, q, k: q + before >= k)
 
 
 def same_text(queries: Tensor, keys: Tensor) -> Rule:
@@ -144,7 +144,7 @@ class PackedMask(AttentionMask):
 
     queries: Tensor  # (B, T) text of each position, 0 = padding; texts are contiguous, in rising order, padding before or after
     keys: Tensor  # (B, S)
-    causal: bool
+    causal: bool  # queries are the last T of the S positions
 
     reads_bias = True
 
@@ -160,7 +160,7 @@ class PackedMask(AttentionMask):
 
     def dense(self) -> Tensor:
         rule = same_text(self.queries, self.keys)
-        rule = rule & causal() if self.causal else rule
+        rule = rule & causal(self.keys.size(1) - self.queries.size(1)) if self.causal else rule
         return rule.dense(self.queries.size(0), self.queries.size(1), self.keys.size(1), self.queries.device)
 
     def with_bias(self, bias: Tensor) -> "BiasedPackedMask":
@@ -197,7 +197,8 @@ def packed_mask(queries: Tensor, keys: Tensor, head_width: int, like: Tensor, ca
     Dtype and device follow `like`.
     """
     mask = PackedMask(queries, keys, causal)
-    return mask if kernel_attends(head_width, like) else DenseMask(mask.dense())
+    continued = causal and queries.size(1) < keys.size(1)  # the kernel does not know of keys before the queries
+    return mask if kernel_attends(head_width, like) and not continued else DenseMask(mask.dense())
 
 
 def kernel_attends(head_width: int, like: Tensor) -> bool:

@@ -15,7 +15,7 @@ from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.cache import KVCache, LayerCache, StaticKVCache
 from qkv.parts.context import PrefillContext
-from qkv.parts.memory import SourceMemory
+from qkv.parts.cross_memory import CrossMemory
 from qkv.parts.products import product
 
 SPAN = 32  # positions that the first static cache has room for; each further one has twice as many
@@ -161,11 +161,12 @@ class AttentionState:
 class PromptState(AttentionState):
     """The state of a model that continues prompts: they end side by side and begin at different positions."""
 
-    def prefill(self, layers: Iterable[nn.Module], x: Tensor, context: PrefillContext) -> None:
-        """Run the layers over the prompts, x (R, T, D), and store their keys and values."""
+    def prefill(self, layers: Iterable[nn.Module], x: Tensor, context: PrefillContext) -> Tensor:
+        """Run the layers over the next tokens of prompts, (R, T, D) -> (R, T, D), and store their keys and values."""
         self.cache.prefill(x.size(0), x.size(1))
         for layer, cache in zip(layers, self.layer_caches, strict=True):
             x = layer(x, context, cache)
+        return x
 
     def select(self, rows: Tensor) -> None:
         """Make row i the old row rows[i]; the number of rows may change."""
@@ -182,6 +183,61 @@ class PromptState(AttentionState):
     def replace(self, texts: Tensor, other: "PromptState") -> bool:
         """Let another state's texts take the place of some, in the same memory; return whether that was possible."""
         return self._put(texts, texts, other)
+
+
+@dataclass(kw_only=True)
+class UnreadPromptState(PromptState):
+    """A state whose first steps read the prompts, in pieces: the last of them reads the newest tokens too."""
+
+    read: Callable[[Tensor, Any], Tensor]  # the model's pass over the next tokens (R, T), this state -> logits after them (R, V)
+    piece: int | None  # tokens of all prompts together that are read at once; None reads whole prompts
+    on_read: Callable[[int, Tensor], None] | None = None  # receives the first position and the states (R, T, D) of a piece
+    unread: Tensor | None  # (R, T) tokens of the prompts, padded at the beginning; None once a step has been taken
+
+    @property
+    def reading(self) -> bool:
+        """Whether no step has been taken yet."""
+        return self.unread is not None
+
+    def read_piece(self) -> bool:
+        """Read a piece of the prompts, unless the next step reads all that is left; return whether it does."""
+        size = None if self.piece is None else max(1, self.piece // self.rows)
+        if self.unread is None or size is None or self.unread.size(1) < size:
+            return True
+        piece, self.unread = self.unread[:, :size], self.unread[:, size:]
+        self.read(piece, self)
+        return False
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Return the logits of the next tokens (R, V); the first step reads what is left of the prompts."""
+        if self.unread is None:
+            return super().step(tokens)
+        logits = self.read(torch.cat([self.unread, tokens[:, None]], 1), self)
+        self.unread = None
+        return logits
+
+    def _read_rest(self) -> None:
+        """Read the prompts to the end: rows may then move, or stand beside others, before the first step."""
+        if self.unread is not None and self.unread.size(1):
+            self.read(self.unread, self)
+        self.unread = None
+
+    def select(self, rows: Tensor) -> None:
+        """Make row i the old row rows[i]; the number of rows may change."""
+        self._read_rest()
+        super().select(rows)
+
+    def join(self, other: "UnreadPromptState") -> None:  # type: ignore[override]
+        """Add the rows of another state of the same model, after the own ones."""
+        for state in (self, other):
+            state._read_rest()
+        super().join(other)
+
+    def replace(self, texts: Tensor, other: "UnreadPromptState") -> bool:  # type: ignore[override]
+        """Let another state's texts take the place of some, in the same memory; return whether that was possible."""
+        for state in (self, other):
+            state._read_rest()
+        return super().replace(texts, other)
 
 
 def left_padded(ids: Tensor, shift: Tensor) -> Rows:
@@ -203,7 +259,7 @@ def left_padded_step(cache: KVCache, shift: Tensor) -> tuple[Tensor, Tensor, Ten
 class DecoderState(AttentionState):
     """The state of an encoder-decoder; `attention` is the last layer's cross-attention, averaged over heads."""
 
-    memory: SourceMemory
+    memory: CrossMemory
 
     @property
     def sources(self) -> int:

@@ -6,10 +6,11 @@ Whatever is accepted is computed to its end. Amounts of work are costs of items,
 from collections import defaultdict
 from collections.abc import Mapping
 
-from qkv.serving.averages import Average
 from qkv.serving.batching import QueuedRequest
 from qkv.serving.errors import overloaded, too_much_work
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.shared_limits import SharedBacklog
+from qkv.serving.speed import Average
 
 LONGEST = 4  # times the time limit, within which all that is accepted should be done
 KNOWN = 1.0  # seconds of computing from which on a speed is believed
@@ -34,22 +35,26 @@ class Admission:
         """The work done in a second; None before it is known."""
         return self._speed.rate if self._speed.seconds > KNOWN else None
 
-    def check(self, request: QueuedRequest, backlog: Mapping[str, float]) -> None:
-        """Raise if a request would take too long; `backlog` is the work that is not done yet, by caller."""
-        cost, limit = sum(item.cost for item in request.items), self.settings.time_limit
+    def check(self, request: QueuedRequest, backlog: Mapping[str, float], shared: SharedBacklog) -> None:
+        """Raise if a request would take too long; `backlog` is the work of this process that is not done yet, by caller.
+
+        The budget of tokens is one of all processes together.
+        """
+        cost, limit = request.cost, self.settings.time_limit
         if (alone := self._seconds_alone(request, cost)) > LONGEST * limit:
             raise too_much_work(alone, LONGEST * limit)
         total, own = sum(backlog.values()), backlog.get(request.caller, 0.0)
-        if not total:
-            return
         callers, rate = len({*backlog, request.caller}), self.rate or float("inf")
         turn = min(own * callers, total) / rate  # a caller has its share of the speed, at least
         end = min((own + cost) * callers, total + cost) / rate
+        excess = self._excess(cost, own + shared.elsewhere(request.caller), total + shared.elsewhere())
+        if turn > limit or (total and end > LONGEST * limit) or excess > 0:
+            raise overloaded(end, max(turn - limit, end - LONGEST * limit, min(excess, total) / rate))
+
+    def _excess(self, cost: float, own: float, total: float) -> float:
+        """Return by how much a request exceeds the budget of all callers or that of its own; the first has no limit."""
         most = self.settings.queued_tokens
-        excess = max(total + cost - most, own + cost - most // 2 if own else 0.0)
-        if turn > limit or end > LONGEST * limit or excess > 0:
-            late = max(turn - limit, end - LONGEST * limit, min(excess, total) / rate)
-            raise overloaded(end, late)
+        return max(total + cost - most if total else 0.0, own + cost - most // 2 if own else 0.0)
 
     def _seconds_alone(self, request: QueuedRequest, cost: float) -> float:
         """Return how long a request takes if nobody else asks for anything; 0 before the speed of so many rows is known."""

@@ -33,8 +33,8 @@ class Handler(ABC):
     def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         """Return the results of items that share a key."""
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
-        """Begin to compute items of one lane, step by step."""
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
+        """Begin to compute items of one lane, step by step; where steps read them, at most `piece` tokens in each."""
         raise AssertionError(f"a {self.kind} computes everything at once")
 
     @abstractmethod

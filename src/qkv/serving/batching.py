@@ -25,8 +25,8 @@ class ComputesBatches(Protocol):
         """Return the results of items that are computed at once."""
         ...
 
-    def begin(self, items: "Sequence[BatchItem]") -> "RunningItems":
-        """Begin to compute items of one lane step by step."""
+    def begin(self, items: "Sequence[BatchItem]", piece: int) -> "RunningItems":
+        """Begin to compute items of one lane step by step; where steps read them, at most `piece` tokens in each."""
         ...
 
 
@@ -35,6 +35,11 @@ class RunningItems(Protocol):
 
     def __len__(self) -> int:
         """The number of items that are not done."""
+        ...
+
+    @property
+    def reading(self) -> bool:
+        """Whether the next step reads items, or a piece of long ones: it is short then, and others should not wait for it."""
         ...
 
     def joins(self, other: Self) -> bool:
@@ -108,6 +113,7 @@ class QueuedRequest:
     def __init__(self, key: Hashable, items: Sequence[BatchItem], caller: str = ANYBODY, on_result: OnResult | None = None):
         self.key, self.items, self.caller, self.on_result = key, items, caller, on_result
         self.id = request_id.get()
+        self.cost = sum(item.cost for item in items)
         self.alone = False  # whether it shares its batches with no other request, since one with it has failed
         self.results: list[Any] = [None] * len(items)
         self.remaining, self.cancelled, self.started, self.arrived = len(items), False, False, time.monotonic()

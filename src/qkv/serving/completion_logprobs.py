@@ -5,6 +5,7 @@ from typing import Any
 
 from qkv.decoding.logprobs import TokenLogprob
 from qkv.inference.text_generator import INCOMPLETE
+from qkv.serving.fair_threads import giving_way
 from qkv.text.tokenizer import Tokenizer
 
 
@@ -23,7 +24,7 @@ class LogprobWriter:
         Tokens that begin at `end` or later are left out: a stop string removed them from the text.
         """
         found: dict[str, Any] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-        for token, one in zip(ids, tokens, strict=True):
+        for token, one in giving_way(zip(ids, tokens, strict=True)):
             if self._incomplete and not self._is_part(token):  # what is before it is no character, and shown as U+FFFD
                 self._advance()
             offset, context = self.offset, [*self._context, *self._incomplete]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request, Response
-from fastapi.responses import JSONResponse
 
 from qkv.decoding.logprobs import LogprobRecord, TokenLogprob
 from qkv.inference.text_generator import GeneratedText, Prompt
@@ -15,7 +14,9 @@ from qkv.serving.batching import PreparedRequest
 from qkv.serving.completion_logprobs import LogprobWriter
 from qkv.serving.errors import invalid
 from qkv.serving.handlers import CompletionHandler
+from qkv.serving.json_answer import write_with_list
 from qkv.serving.registry import ServedModel
+from qkv.serving.request_body import JSON
 from qkv.serving.request_models import CompletionRequest
 from qkv.serving.service import Service
 from qkv.serving.streaming import EventStreamResponse, RequestStream
@@ -55,11 +56,10 @@ class Completion:
         """Return all texts at once."""
         found: list[GeneratedText] = await self.service.answer(self.request, self.model, self._prepare)
 
-        def shown() -> list[dict[str, Any]]:
-            return [self._whole_choice(choice, one) for choice, one in zip(self.choices, found, strict=True)]
-
-        choices = await self.service.prepare(shown)
-        return JSONResponse({**self.fields, "choices": choices, "usage": self._usage(found)})
+        fields = {**self.fields, "usage": self._usage(found)}
+        choices = (self._whole_choice(choice, one) for choice, one in zip(self.choices, found, strict=True))
+        written = await self.service.prepare(self.request, lambda: write_with_list(fields, "choices", choices))
+        return Response(written, media_type=JSON)
 
     async def stream(self) -> Response:
         """Return the texts piece by piece."""

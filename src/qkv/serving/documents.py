@@ -13,6 +13,7 @@ from qkv.inference.file_translation import FileReport, PlannedFile, TextKey, fil
 from qkv.inference.segmenter import TranslatedText
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.errors import invalid
+from qkv.serving.fair_threads import giving_way
 from qkv.serving.routes import TranslationRoute, Translator
 from qkv.serving.service import Service
 from qkv.text.glossary import Glossary
@@ -97,7 +98,8 @@ async def translate_documents(
             service.check_texts(list(texts.values()), "file", any_number=True)
             reading = list(texts.values())
         else:
-            reading = [with_spans_of(text, best.text) for text, (best, *_) in zip(texts.values(), outputs, strict=True)]
+            pairs = giving_way(zip(texts.values(), outputs, strict=True))
+            reading = [with_spans_of(text, best.text) for text, (best, *_) in pairs]
         how = options if model is route.models[-1] else DocumentOptions()
         return model.handler.translate(reading, how.alternatives, how.glossary, how.soft, whole=True)
 
@@ -105,7 +107,7 @@ async def translate_documents(
         outputs = await service.answer(request, model, partial(prepare, model))
     found = dict(zip(texts, outputs, strict=True))
     return await service.prepare(
-        lambda: [_write(file, content, found, options) for file, content in zip(files, contents, strict=True)]
+        request, lambda: [_write(file, content, found, options) for file, content in zip(files, contents, strict=True)]
     )
 
 

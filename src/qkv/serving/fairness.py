@@ -6,7 +6,7 @@ the long work of others; but it cannot save up time by waiting.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 ADVANCE = 0.25  # seconds that a caller who comes back may compute before the others go on
 MAX_CALLERS = 10_000  # that are remembered
@@ -25,11 +25,20 @@ class FairClock:
         if len(self._used) > MAX_CALLERS:
             self._used.popitem(last=False)
 
-    def first(self, callers: Iterable[str]) -> str:
-        """Return the caller whose turn it is."""
-        caller = min(callers, key=lambda name: self._used.get(name, 0.0))
-        self._now = max(self._now, self._used.get(caller, 0.0))
-        return caller
+    def order(self, callers: Iterable[str]) -> list[str]:
+        """Return callers in the order of their turns."""
+        order = sorted(callers, key=lambda caller: (self._clock(caller), caller))
+        if order:
+            self._now = max(self._now, self._clock(order[0]))
+        return order
+
+    def close(self, order: Sequence[str], grace: float) -> list[str]:
+        """Return those of ordered callers who have had at most so many seconds more than the mean of them."""
+        most = sum(map(self._clock, order)) / max(1, len(order)) + grace
+        return [caller for caller in order if self._clock(caller) <= most]
+
+    def _clock(self, caller: str) -> float:
+        return self._used.get(caller, 0.0)
 
     def charge(self, shares: Mapping[str, float], seconds: float) -> None:
         """Divide the time of a turn over callers, by their shares."""

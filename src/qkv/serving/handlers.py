@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import nn
 
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
@@ -17,9 +18,11 @@ from qkv.inference.segmenter import SourcePart, TextOptions, TranslatedText
 from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import Prompt, TextGenerator
 from qkv.inference.translator import Translator
+from qkv.parts import kernels
 from qkv.serving.base_handler import AttentionHandler, Handler, available
 from qkv.serving.batching import BatchItem, OutputPlace, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
+from qkv.serving.fair_threads import giving_way
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import MASK, Tokenizer
@@ -28,6 +31,12 @@ from qkv.vectors.word_vectors import WordVectors
 
 ROW_TOKENS = 16  # that a row of a batch costs beside its own tokens
 MAX_MASKS = 64  # in one text
+
+
+def _load_kernels(device: torch.device | None) -> None:
+    """Load what many texts at once will need, so that the first of them do not wait for it; None: another program's engine."""
+    if device is not None and device.type == "cpu":
+        kernels.cpu_attention()
 
 
 class TranslationHandler(AttentionHandler):
@@ -58,6 +67,7 @@ class TranslationHandler(AttentionHandler):
     def try_out(self) -> bool:
         if "translate" not in self.abilities:
             return True
+        _load_kernels(getattr(self.translator.engine, "device", None))
         beams = [max(2, self.translator.recipe.decoding.beam), 1]  # many rows and a single one use different weights
         return all(math.isfinite(self.translator.n_best(["a"], beam=beam, max_length=4)[0][0].score) for beam in beams)
 
@@ -77,7 +87,7 @@ class TranslationHandler(AttentionHandler):
             raise invalid(error.message, "glossary", "unsupported") from None
         # Lines are translated one by one, unless a prefix at the text's beginning names the task for all of it.
         lines_of = [[text] if whole or recipe.data.prefixes else text.split("\n") for text in texts]
-        parts = [[segmenter.cut(line, options) for line in lines] for lines in lines_of]
+        parts = [[segmenter.cut(line, options) for line in giving_way(lines)] for lines in lines_of]
         # A text costs a row of logits for each hypothesis, however short it is.
         hypotheses = max(1.0, config.beam / 4)
         items = [
@@ -96,7 +106,9 @@ class TranslationHandler(AttentionHandler):
 
         def answer(results: list[Any]) -> list[list[TranslatedText]]:
             each = iter(results)
-            return [_join_lines([segmenter.join(line, [next(each) for _ in line]) for line in lines]) for lines in parts]
+            return [
+                _join_lines([segmenter.join(line, [next(each) for _ in line]) for line in giving_way(lines)]) for lines in parts
+            ]
 
         return PreparedRequest(("translate", config), items, answer, _output_places(parts))
 
@@ -120,7 +132,7 @@ class TranslationHandler(AttentionHandler):
         parts: list[SourcePart] = [item.value for item in items]
         return self.translator.translate_parts(parts, config)
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         config: Any = items[0].lane
         return self.translator.begin([item.value for item in items], config, items)
 
@@ -229,6 +241,7 @@ class GenerationHandler(AttentionHandler, CompletionHandler):
         self.abilities = ["complete", *self.abilities]
 
     def try_out(self) -> bool:
+        _load_kernels(self.generator.device)
         for prompts in (["a"], ["a", "b"]):  # one row and several use different weights
             self.generator.generate(prompts, max_new_tokens=2)
         return math.isfinite(self.generator.score(["a a"])[0])
@@ -241,12 +254,12 @@ class GenerationHandler(AttentionHandler, CompletionHandler):
     def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
         return self.generator.decoding(max_new_tokens, **options)
 
-    def begin(self, items: Sequence[BatchItem]) -> RunningItems:
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         by_options: dict[Any, list[BatchItem]] = {}
         for item in items:
             by_options.setdefault(item.key, []).append(item)
         first, *others = [
-            self.generator.begin([item.value for item in some], config, some) for (_, config), some in by_options.items()
+            self.generator.begin([item.value for item in some], config, some, piece) for (_, config), some in by_options.items()
         ]
         for other in others:
             first.join(other)

@@ -15,6 +15,11 @@ class Lane:
         self.kind, self.running, self.items = items[0].lane, running, list(items)
         self.seconds = self.stepped = 0.0  # of the last step, and when it was
 
+    @property
+    def reading(self) -> bool:
+        """Whether its texts are still being read; nobody can join them then."""
+        return self.running.reading
+
     def join(self, running: RunningItems, items: Sequence[BatchItem]) -> None:
         """Add texts that have just begun."""
         self.running.join(running)

@@ -71,7 +71,7 @@ def libretranslate_router(service: Service) -> APIRouter:
     async def detect(request: Request, body: DetectRequest) -> JSONResponse:
         """Detect the language of a text among those of the models."""
         service.check_texts([body.q], "q")
-        found = await service.prepare(lambda: rank_languages(service.models, body.q, list(_targets(service))))
+        found = await service.prepare(request, lambda: rank_languages(service.models, body.q, list(_targets(service))))
         return JSONResponse([{"language": code, "confidence": round(confidence, 2)} for code, confidence in found])
 
     @router.get("/languages", response_model=list[response_models.LanguageInfo])

@@ -1,8 +1,6 @@
 """OpenAI's API: embeddings from encoders, completions from GPTs and T5s."""
 
-import asyncio
 import base64
-import json
 import time
 from typing import Any
 
@@ -13,8 +11,9 @@ from fastapi.responses import JSONResponse
 from qkv.serving import response_models
 from qkv.serving.completions import Completion
 from qkv.serving.errors import invalid
+from qkv.serving.json_answer import write_with_list
 from qkv.serving.registry import COMPLETE, EMBED, ServedModel
-from qkv.serving.request_body import StrictBodyRoute
+from qkv.serving.request_body import JSON, StrictBodyRoute
 from qkv.serving.request_models import CompletionRequest, EmbeddingsRequest
 from qkv.serving.response_models import OPENAI_ERRORS
 from qkv.serving.service import Service
@@ -41,7 +40,7 @@ def openai_router(service: Service) -> APIRouter:
     @router.post("/embeddings", response_model=response_models.EmbeddingsResponse, responses=OPENAI_ERRORS)
     async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
         """Embed each text."""
-        return Response(await _embeddings(service, request, body), media_type="application/json")
+        return Response(await _embeddings(service, request, body), media_type=JSON)
 
     streamed: dict[int | str, dict[str, Any]] = {
         200: {"content": {"text/event-stream": {}}, "description": "The texts, or with stream the pieces of them."}
@@ -60,7 +59,7 @@ def _model_info(model: ServedModel[Any]) -> dict[str, Any]:
     return {"id": model.name, "object": "model", "created": STARTED, "owned_by": "qkv"}
 
 
-async def _embeddings(service: Service, request: Request, body: EmbeddingsRequest) -> str:
+async def _embeddings(service: Service, request: Request, body: EmbeddingsRequest) -> bytes:
     texts = [body.input] if isinstance(body.input, str) else body.input
     service.check_texts(texts, "input")
     model = service.models.find(body.model, EMBED)
@@ -77,14 +76,7 @@ async def _embeddings(service: Service, request: Request, body: EmbeddingsReques
             return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode()
         return vector.tolist()
 
-    def write() -> str:
-        """Return JSON, vector by vector: while Python writes a large value at once, no other thread can run."""
-        data = (
-            json.dumps({"object": "embedding", "index": index, "embedding": encoded(vector)})
-            for index, (vector, _) in enumerate(found)
-        )
-        tokens = sum(length for _, length in found)
-        rest = {"object": "list", "model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
-        return f'{{"data": [{", ".join(data)}], {json.dumps(rest)[1:]}'
-
-    return await asyncio.get_running_loop().run_in_executor(service.threads, write)
+    tokens = sum(length for _, length in found)
+    fields = {"object": "list", "model": model.name, "usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
+    data = ({"object": "embedding", "index": index, "embedding": encoded(vector)} for index, (vector, _) in enumerate(found))
+    return await service.prepare(request, lambda: write_with_list(fields, "data", data))

@@ -9,9 +9,14 @@ from qkv.base.config import Config
 MAX_SEED = 2**53  # beyond it, programs that read numbers of JSON as floats would change a seed
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-GlossaryTerms = Annotated[dict[GlossaryTerm, GlossaryTerm | list[GlossaryTerm]], Field(max_length=1000)]
-TextList = Annotated[list[str], Field(min_length=1)]
-TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+# Lists fail at their first mistake: to list all of a hundred thousand takes a second, in which nothing else is answered.
+FAIL_FAST = Field(fail_fast=True)
+GlossaryTerms = Annotated[
+    dict[GlossaryTerm, GlossaryTerm | Annotated[list[GlossaryTerm], FAIL_FAST]],
+    Field(max_length=1000),
+]
+TextList = Annotated[list[str], Field(min_length=1, fail_fast=True)]
+TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
 NonEmptyText = Annotated[str, StringConstraints(min_length=1)]  # where a model has nothing to do for an empty one
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Top = Annotated[int, Field(ge=1, le=100)]
@@ -45,7 +50,7 @@ class TranslateRequest(RequestBody):
     """
 
     accepts_form = True
-    q: str | list[str]
+    q: str | Annotated[list[str], FAIL_FAST]
     source: ModelName | None = None  # a code of GET /languages, or auto
     target: ModelName | None = None
     format: Literal["text", "html"] = "text"
@@ -88,7 +93,7 @@ class FillRequest(RequestBody):
 class PredictRequest(RequestBody):
     """Examples for a fine-tuned model: texts, pairs of texts, or lists of words."""
 
-    texts: list[NonEmptyText | list[str]]
+    texts: Annotated[list[NonEmptyText | Annotated[list[str], FAIL_FAST]], FAIL_FAST]
     model: ModelName | None = None
 
 
@@ -99,9 +104,9 @@ class LookRequest(RequestBody):
     """
 
     text: NonEmptyText
-    heads: list[int] | None = None
+    heads: Annotated[list[int], FAIL_FAST] | None = None
     target: str | None = None
-    target_heads: list[int] | None = None  # of an encoder's second text
+    target_heads: Annotated[list[int], FAIL_FAST] | None = None  # of an encoder's second text
     model: ModelName | None = None
 
 
@@ -116,7 +121,7 @@ class NeighboursRequest(RequestBody):
 class MapRequest(RequestBody):
     """Words to place in a plane."""
 
-    words: list[str] = Field(min_length=1)
+    words: TextList
     model: ModelName | None = None
 
 
@@ -143,9 +148,9 @@ class CompletionRequest(RequestBody):
     model: ModelName
     prompt: (
         NonEmptyText
-        | Annotated[list[NonEmptyText], Field(min_length=1)]
+        | Annotated[list[NonEmptyText], Field(min_length=1, fail_fast=True)]
         | TokenIds
-        | Annotated[list[TokenIds], Field(min_length=1)]
+        | Annotated[list[TokenIds], Field(min_length=1, fail_fast=True)]
     )
     max_tokens: int | None = Field(default=16, ge=1)
     temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import unicodedata
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -14,6 +13,7 @@ from qkv.serving.authentication import Authenticator
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.downloads import Downloads
 from qkv.serving.errors import ClientGone, RequestError, as_request_error, invalid
+from qkv.serving.fair_threads import FairThreads
 from qkv.serving.metrics import Metrics
 from qkv.serving.registry import ModelRegistry, ServedModel
 from qkv.serving.request_body import parse_body, read_bytes
@@ -24,6 +24,7 @@ from qkv.serving.supervisor_link import SupervisorLink
 from qkv.serving.worker import BatchWorker
 
 log = logging.getLogger("qkv.serving")
+FEW_ITEMS = 16  # whose results become an answer in no time
 MAX_MARKS = 30  # combining marks on one letter, as in Unicode's stream-safe format
 Body = TypeVar("Body", bound=RequestBody)
 Result = TypeVar("Result")
@@ -45,7 +46,7 @@ class Service:
         self.workers = {
             model.name: BatchWorker(model.name, model.handler, settings, self.metrics, self.limits) for model in models.all
         }
-        self.threads = ThreadPoolExecutor(2, "qkv-prepare")  # tokenize, so that the event loop stays free
+        self.threads = FairThreads(2, "qkv-prepare")  # so that the event loop stays free
         self.downloads = Downloads(settings.downloads)
         self.stopping = False
 
@@ -54,7 +55,7 @@ class Service:
         self.stopping = True
         for worker in self.workers.values():
             worker.close()
-        self.threads.shutdown()
+        self.threads.close()
         self.downloads.close()
 
     @property
@@ -105,15 +106,18 @@ class Service:
         with self.workers[model.name].reserve() as worker:
 
             async def compute() -> Any:
-                prepared = await self.prepare(prepare)
-                return prepared.answer(await worker.compute(prepared.key, prepared.items, request.state.caller))
+                prepared = await self.prepare(request, prepare)
+                results = await worker.compute(prepared.key, prepared.items, request.state.caller)
+                if len(results) <= FEW_ITEMS:
+                    return prepared.answer(results)
+                return await self.prepare(request, lambda: prepared.answer(results))
 
             return await until_disconnect(request, compute())
 
-    async def prepare(self, prepare: Callable[[], Result]) -> Result:
-        """Call a function that reads a request's texts on another thread; an error in them is the client's."""
+    async def prepare(self, request: Request, prepare: Callable[[], Result]) -> Result:
+        """Call a function that reads a request's texts, or writes its answer, on another thread; errors are the client's."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.threads, prepare)
+            return await self.threads.run(request.state.caller, prepare)
         except QkvError as error:
             raise as_request_error(error) from None
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from qkv.serving.authentication import Caller
 from qkv.serving.errors import RequestError
@@ -71,6 +71,21 @@ class SharedLimits:
             index = self.process * self.rows + row
             self._held[index] = max(0, self._held[index] - amount)
 
+    def set_held(self, amounts: Mapping[str, int]) -> None:
+        """Set what this process holds under some names; the names of callers beyond the size of the table are left out."""
+        with self._locked():
+            for name, amount in amounts.items():
+                with contextlib.suppress(RequestError):
+                    row, _ = self._row(name)
+                    self._held[self.process * self.rows + row] = amount
+                    self._used[row] = time.monotonic()
+
+    def held_elsewhere(self, name: str) -> int:
+        """Return the amount that all other processes hold under a name."""
+        with self._locked():
+            row = self._find(name)
+            return 0 if row is None else self._total(row) - self._held[self.process * self.rows + row]
+
     def held(self, name: str) -> int:
         """Return the amount that all processes hold under a name."""
         with self._locked():
@@ -93,17 +108,59 @@ class SharedLimits:
     def _total(self, row: int) -> int:
         return sum(self._held[row :: self.rows])
 
-    def _row(self, name: str) -> tuple[int, bool]:
-        """Return the row of a name, and whether it was there; a new name takes the least recently used row that holds nothing."""
-        wanted = int.from_bytes(hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest(), "little") or 1
-        rows = [(wanted + probe) % self.rows for probe in range(min(PROBES, self.rows))]
+    def _places(self, name: str) -> tuple[int, list[int]]:
+        """Return the number of a name, and the rows that it may lie in."""
+        number = int.from_bytes(hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest(), "little") or 1
+        return number, [(number + probe) % self.rows for probe in range(min(PROBES, self.rows))]
+
+    def _find(self, name: str) -> int | None:
+        """Return the row of a name that is there."""
+        wanted, rows = self._places(name)
         for row in rows:
             if self._names[row] == wanted:
-                return row, True
+                return row
             if not self._names[row]:  # rows are never emptied, so the name is in none after this
                 break
+        return None
+
+    def _row(self, name: str) -> tuple[int, bool]:
+        """Return the row of a name, and whether it was there; a new name takes the least recently used row that holds nothing."""
+        if (found := self._find(name)) is not None:
+            return found, True
+        wanted, rows = self._places(name)
         row = min(rows, key=lambda row: (self._total(row) > 0, self._used[row]))
         if self._total(row):
             raise RequestError(429, "busy", "too many callers at once; try again in a moment", retry_after=1)
         self._names[row], self._left[row], self._used[row] = wanted, 0.0, 0.0
         return row, False
+
+
+GRAIN = 256  # tokens to which amounts are rounded up, so that not every step writes to the table
+
+
+class SharedBacklog:
+    """The tokens of one model that callers wait for, in this process and in the others."""
+
+    def __init__(self, limits: SharedLimits, model: str):
+        self.limits, self.name = limits, f"tokens {model}"
+        self._shared: dict[str, int] = {}  # amounts of this process that the others know of
+
+    def share(self, backlog: Mapping[str, float]) -> None:
+        """Let the other processes know what each caller waits for in this one.
+
+        Amounts are set, not added up: whatever happens to a request, the next call puts them right.
+        """
+        if self.limits.processes == 1:
+            return
+        amounts = {f"{self.name} {caller}": GRAIN * math.ceil(tokens / GRAIN) for caller, tokens in backlog.items()}
+        amounts[self.name] = sum(amounts.values())
+        names = self._shared.keys() | amounts.keys()
+        if changed := {name: amounts.get(name, 0) for name in names if amounts.get(name, 0) != self._shared.get(name, 0)}:
+            self.limits.set_held(changed)
+            self._shared = amounts
+
+    def elsewhere(self, caller: str | None = None) -> int:
+        """Return the tokens that a caller, or all callers, wait for in other processes."""
+        if self.limits.processes == 1:
+            return 0
+        return self.limits.held_elsewhere(self.name if caller is None else f"{self.name} {caller}")

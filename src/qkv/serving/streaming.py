@@ -19,9 +19,8 @@ class RequestStream:
     """A request whose results are read as they are computed; `close` frees its slot, and generation stops at the next token."""
 
     def __init__(self, service: Service, request: Request, model: ServedModel[Any]):
-        self.service, self.model = service, model
+        self.service, self.request, self.model = service, request, model
         request.state.model = model.name
-        self.caller: str = request.state.caller
         self.loop = asyncio.get_running_loop()
         self.received: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
         self.queued: QueuedRequest | None = None
@@ -31,9 +30,9 @@ class RequestStream:
         """Reserve a slot and put the request into the queue; if `by_item`, `pieces` are the results of its items."""
         worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
         try:
-            prepared = await self.service.prepare(prepare)
+            prepared = await self.service.prepare(self.request, prepare)
             receive = (lambda index, result: self.received.put_nowait((index, result))) if by_item else None
-            self.queued = worker.put(prepared.key, prepared.items, self.caller, receive)
+            self.queued = worker.put(prepared.key, prepared.items, self.request.state.caller, receive)
         except BaseException:
             self._slot.close()
             raise

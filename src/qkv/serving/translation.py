@@ -24,12 +24,12 @@ Outputs = list[list[TranslatedText]]
 
 async def translate(service: Service, request: Request, body: TranslateRequest) -> dict[str, Any]:
     """Return the translations of a request's texts."""
-    texts, route, glossary = await service.prepare(lambda: _check(service, body))
+    texts, route, glossary = await service.prepare(request, lambda: _check(service, body))
     if body.format == "html":
         return await _translate_html(service, request, body, route, glossary)
     model, read = route.models[-1], await _first_leg(service, request, route, texts)
     outputs = await service.answer(request, model, lambda: model.handler.translate(read, body.alternatives, glossary, body.soft))
-    response = await service.prepare(lambda: _response(service, body, route, outputs, glossary))
+    response = await service.prepare(request, lambda: _response(service, body, route, outputs, glossary))
     if body.confidence:
         confidences = await service.answer(request, model, lambda: model.handler.confidences(outputs))
         response["confidences"] = _shaped(body, confidences)
@@ -40,7 +40,7 @@ async def stream_translation(service: Service, request: Request, body: Translate
     """Return the translations of a request's texts sentence by sentence, then the whole answer."""
     if body.format == "html" or body.confidence:
         raise invalid("only plain texts without confidence are streamed; leave stream out", "stream", "unsupported")
-    texts, route, glossary = await service.prepare(lambda: _check(service, body))
+    texts, route, glossary = await service.prepare(request, lambda: _check(service, body))
     model, read = route.models[-1], await _first_leg(service, request, route, texts)
     stream = RequestStream(service, request, model)
     prepared = await stream.start(lambda: model.handler.translate(read, body.alternatives, glossary, body.soft), by_item=True)
@@ -48,8 +48,8 @@ async def stream_translation(service: Service, request: Request, body: Translate
     async def events() -> AsyncIterator[Any]:
         async for index, piece in _in_order(stream, prepared):
             yield {"index": index, "text": piece}
-        outputs = prepared.answer(await stream.results())
-        yield await service.prepare(lambda: _response(service, body, route, outputs, glossary))
+        results = await stream.results()
+        yield await service.prepare(request, lambda: _response(service, body, route, prepared.answer(results), glossary))
         yield "[DONE]"
 
     return EventStreamResponse(request, events(), stream.close)
@@ -62,12 +62,12 @@ async def translate_upload(service: Service, request: Request, body: TranslateFi
         raise invalid(f"the file's name must end in one of {' '.join(SUFFIXES)}", "file", "unsupported_format")
     file_format = SUFFIXES[name.suffix.lower()]
     sample = content[:4000].decode("utf-8", "replace") if file_format != "docx" else ""
-    route = await service.prepare(lambda: choose_route(service.models, body.model, body.source, body.target, sample))
+    route = await service.prepare(request, lambda: choose_route(service.models, body.model, body.source, body.target, sample))
     options, read = DocumentOptions(glossary=_read_glossary(body.glossary, route)), partial(read_upload, file_format)
     (document,) = await translate_documents(service, request, route, [content], read, options)
     stem = f"{name.stem}_{route.languages[1]}" if route.languages else name.stem
     told = {"translated": document.translated, "left": document.left, **({"pivot": route.pivot} if route.pivot else {})}
-    return told, await service.prepare(lambda: service.downloads.save(document.contents[0], stem, name.suffix))
+    return told, await service.prepare(request, lambda: service.downloads.save(document.contents[0], stem, name.suffix))
 
 
 def _check(service: Service, body: TranslateRequest) -> tuple[list[str], TranslationRoute, Glossary | None]:
@@ -125,7 +125,7 @@ async def _translate_html(
             sum(each[min(rank, len(each) - 1)].score for each in document.outputs) for rank in range(len(document.contents))
         ]
         found.append([TranslatedText(page.decode(), scores[rank], missing_terms=missing) for rank, page in ranked])
-    return await service.prepare(lambda: _response(service, body, route, found, glossary))
+    return await service.prepare(request, lambda: _response(service, body, route, found, glossary))
 
 
 def _response(

@@ -1,50 +1,32 @@
 """The worker of a model: one thread that computes what waits, in turns, each for the caller who has had least.
 
 A turn is a batch of items that are computed at once, such as texts to embed, or one step of a lane: of texts that are generated
-token by token. New texts join a lane between two steps, and each leaves when it is done. Callers share lanes as long as each has
-few texts in them; whoever has many gets a lane of its own, so that the others' steps stay short.
+token by token. New texts are read between two steps and join a lane, a long one piece by piece; each leaves when it is done.
+Callers share lanes as long as each has few texts in them; whoever has many gets a lane of its own, so that the others' steps stay
+short. `schedule.py` chooses the turns.
 """
 
 import asyncio
 import contextlib
 import logging
-import math
 import threading
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from qkv.base.errors import QkvError
 from qkv.serving.admission import Admission
-from qkv.serving.averages import Average
 from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
 from qkv.serving.errors import RequestError, as_request_error, internal_error, no_turn, queue_full
-from qkv.serving.fairness import FairClock
-from qkv.serving.lanes import Lane, may_join
+from qkv.serving.lanes import Lane
 from qkv.serving.metrics import Metrics
+from qkv.serving.schedule import ROW_TOKENS, Schedule, Turn
 from qkv.serving.settings import ServiceSettings
-from qkv.serving.shared_limits import SharedLimits
+from qkv.serving.shared_limits import SharedBacklog, SharedLimits
 
 log = logging.getLogger("qkv.serving")
-MAX_LANES = 8  # each has caches of its own
-READ_TOKENS = 512  # of new texts that are read between two steps
-TOGETHER = 8  # texts of a lane for each one that joins: reading one takes as long as reading several
-TURN = 0.025  # seconds that a batch should take, so that others come to their turn soon
-ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
-SHARED = 4  # times as long as a turn a step may take where several callers wait for it
-SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take before no more texts join
-
-
 Finished = list[tuple[BatchItem, Any]]  # items that are done, with their results
-
-
-class Turn(NamedTuple):
-    """What a turn is for: a step of a lane, a new lane, or items that are computed at once."""
-
-    lane: Lane | None
-    items: list[BatchItem]  # those that begin
 
 
 class BatchWorker:
@@ -61,12 +43,8 @@ class BatchWorker:
         self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
         self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
-        self._waiting: list[BatchItem] = []  # ordered by due time
-        self._lanes: list[Lane] = []
-        self._clock, self.admission = FairClock(), Admission(settings, settings.batch_tokens // ROW_TOKENS)
-        self._token_rates: dict[Hashable, Average] = defaultdict(Average)  # of what is computed at once, by its key
-        self._batched = 0.0  # when the last such batch ended
-        self._shortest = math.inf  # seconds of the shortest step
+        self.schedule, self.admission = Schedule(settings), Admission(settings, settings.batch_tokens // ROW_TOKENS)
+        self._shared = SharedBacklog(self.limits, name)
         self._changed = threading.Condition()
         self._closed = False
         metrics.watch_queue(name, lambda: self.active, lambda: self.waiting)
@@ -109,28 +87,19 @@ class BatchWorker:
             if self._closed:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
             try:
-                self.admission.check(request, self._backlog())
+                self.admission.check(request, self.schedule.backlog(), self._shared)
             except RequestError:
                 self.metrics.count_refusal(self.name)
                 raise
-            if caller not in self._callers():
-                self._clock.enter(caller)
-            self._waiting.extend(items)
-            self._waiting.sort(key=lambda item: item.due)
+            self.schedule.add(request)
+            self._shared.share(self.schedule.backlog())
             self._changed.notify()
         return request
-
-    def _backlog(self) -> dict[str, float]:
-        """Return the work that is not done yet, by caller."""
-        backlog = defaultdict[str, float](float)
-        for item in self._unfinished():
-            backlog[item.request.caller] += item.cost - item.done
-        return backlog
 
     @property
     def waiting(self) -> int:
         """The number of items that are not begun yet."""
-        return len(self._waiting)
+        return len(self.schedule.waiting)
 
     @property
     def alive(self) -> bool:
@@ -154,150 +123,72 @@ class BatchWorker:
                 return
             self._take(turn)
 
-    def _unfinished(self) -> list[BatchItem]:
-        return [*self._waiting, *(item for lane in self._lanes for item in lane.items)]
-
-    def _callers(self) -> set[str]:
-        return {item.request.caller for item in self._unfinished()}
-
     def _next_turn(self) -> Turn | None:
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
         while True:
-            self._forget_cancelled()
-            callers = self._callers()
-            while callers:
-                caller = self._clock.first(callers)
-                if (turn := self._turn_for(caller)) is not None:
-                    for item in turn.items:
-                        item.request.started = True
-                    taken = set(map(id, turn.items))
-                    self._waiting = [item for item in self._waiting if id(item) not in taken]
-                    return turn
-                callers.remove(caller)
-            if self._closed and not self._waiting:
+            self._shared.share(self.schedule.backlog())
+            if (turn := self.schedule.next_turn(time.monotonic(), self._closed)) is not None:
+                return turn
+            waiting = self.schedule.waiting
+            if self._closed and not waiting:
                 return None
-            ends = min((item.request.arrived + self.settings.wait for item in self._waiting), default=None)
+            ends = min((item.request.arrived + self.settings.wait for item in waiting), default=None)
             self._changed.wait(None if ends is None else max(0.0, ends - time.monotonic()))
-
-    def _forget_cancelled(self) -> None:
-        self._waiting = [item for item in self._waiting if not item.request.cancelled]
-        for lane in self._lanes:
-            gone = [item for item in lane.items if item.request.cancelled]
-            if gone:
-                lane.running.drop(gone)
-                lane.items = [item for item in lane.items if not item.request.cancelled]
-        self._lanes = [lane for lane in self._lanes if lane.items]
-
-    def _turn_for(self, caller: str) -> Turn | None:
-        """Return what to do for a caller now: its next batch or its next step, in turn."""
-        own = sorted((lane for lane in self._lanes if caller in lane.callers()), key=lambda lane: lane.stepped)
-        step = Turn(own[0], []) if own else None
-        first = next((item for item in self._waiting if item.request.caller == caller), None)
-        if first is None:
-            return step
-        if first.lane is None:
-            batch = self._batch_with(first, bool(own))
-            return Turn(None, batch) if batch and not (own and own[0].stepped < self._batched) else step
-        lanes = self._lanes_for(first)
-        for lane in lanes:
-            if joining := self._joining(first, lane):
-                few = len(joining) < len(lane.items) // TOGETHER and time.monotonic() - first.request.arrived < TURN
-                return Turn(lane, [] if few else joining)  # a moment later others may be read with it
-        if not lanes and len(self._lanes) < MAX_LANES:
-            return Turn(None, self._joining(first, None))
-        return step
-
-    def _lanes_for(self, item: BatchItem) -> list[Lane]:
-        """Return the lanes that an item may join when they have room: the first of its caller's own, else those of others."""
-        same, caller = [lane for lane in self._lanes if lane.kind == item.lane], item.request.caller
-        own = [lane for lane in same if lane.is_own(caller)]
-        last = self._lanes[MAX_LANES - 1 :]
-        return [lane for lane in own[:1] or same if may_join(item, lane.items, lane in last)]
-
-    def _batch_with(self, first: BatchItem, hurry: bool) -> list[BatchItem]:
-        """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
-        rate = self._token_rates[first.key].rate
-        most = self.settings.batch_tokens if rate is None else min(self.settings.batch_tokens, rate * TURN)
-        same = [item for item in self._waiting if item.lane is None and item.key == first.key]
-        same.sort(key=lambda item: item.request.caller != first.request.caller)
-        batch: list[BatchItem] = []
-        budget = float(most)
-        for item in same:
-            if batch and (item.cost > budget or not may_join(item, batch)):
-                break
-            budget -= item.cost
-            batch.append(item)
-        full = budget < first.cost or len(batch) < len(self._waiting)
-        ready = full or hurry or self._closed or time.monotonic() >= first.request.arrived + self.settings.wait
-        return batch if ready else []
-
-    def _joining(self, first: BatchItem, lane: Lane | None) -> list[BatchItem]:
-        """Return the items that begin in a lane, or in a new one: `first`, and others that fit; none if it is full."""
-        members = list(lane.items) if lane else []
-        room = self.settings.batch_tokens // ROW_TOKENS - sum(item.rows for item in members)
-        if lane and lane.seconds > max(TURN * (1 if lane.is_own(first.request.caller) else SHARED), SLOWDOWN * self._shortest):
-            return []
-        # The last lane is for callers with few texts.
-        polite = len(self._lanes) == MAX_LANES - 1 if lane is None else self._lanes.index(lane) == MAX_LANES - 1
-        same = [item for item in self._waiting if item.lane == first.lane]
-        same.sort(key=lambda item: item.request.caller != first.request.caller)
-        found: list[BatchItem] = []
-        tokens = 0
-        for item in same:
-            if (members and item.rows > room) or not may_join(item, members, polite) or tokens > READ_TOKENS:
-                break
-            members.append(item)
-            found.append(item)
-            room, tokens = room - item.rows, tokens + item.tokens
-        return found
 
     def _take(self, turn: Turn) -> None:
         """Take a turn, and charge those for whom it was."""
-        started, costs = time.monotonic(), defaultdict[str, float](float)
-        items = [*turn.items, *(turn.lane.items if turn.lane else ())]
-        stepwise = turn.lane is not None or turn.items[0].lane is not None
-        for item in items:
-            costs[item.request.caller] += item.rows if stepwise else item.cost
-        finished = self._step(turn.lane, turn.items) if stepwise else self._compute(turn.items)
+        started, reads, items = time.monotonic(), turn.reads, turn.items or list(turn.lane.items if turn.lane else ())
+        together = [*turn.items, *self.schedule.running()] if reads else items  # reading is part of what all that run take
+        if turn.at_once:
+            finished = self._compute(turn.items)
+        elif turn.items:
+            finished = self._begin(turn.items, turn.lane)
+        else:
+            assert turn.lane is not None
+            finished = self._step(turn.lane)
         seconds = time.monotonic() - started
         with self._changed:
-            self._clock.charge(costs, seconds)
-        # A text that ends sooner than it might have is all done.
-        work = sum(item.advance(item.tokens) for item in turn.items) + sum(item.advance(item.step_cost) for item in items)
-        work += sum(item.advance(item.cost) for item, _ in finished)
-        self.admission.note(work, sum(item.rows for item in items), seconds)
+            self.schedule.charge(turn, items, seconds, reads)
+        work = sum(item.advance(min(item.tokens, self.schedule.piece) if reads else item.step_cost) for item in items)
+        work += sum(item.advance(item.cost) for item, _ in finished)  # one that ends sooner than it might have is all done
+        self.admission.note(work, sum(item.rows for item in together), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
         for item, result in finished:
             item.request.finish(item, result)
 
-    def _step(self, lane: Lane | None, joining: list[BatchItem]) -> Finished:
-        """Read the texts that join a lane, or make a new one of them, and take a step; return the items that are done."""
-        if joining:
-            try:
-                running = self.handler.begin(joining)
-            except Exception as error:
-                self._failed(joining, error)
-                return []
-            if lane is not None and lane.running.joins(running):
-                lane.join(running, joining)
-            else:
-                lane = Lane(running, joining)
-                self._lanes.append(lane)
-        assert lane is not None
-        started = time.monotonic()
+    def _begin(self, items: list[BatchItem], target: Lane | None) -> Finished:
+        """Read texts, or the first piece of a long one, and let them join a lane; return the items that are done already."""
+        try:
+            running = self.handler.begin(items, self.schedule.piece)
+        except Exception as error:
+            self._failed(items, error)
+            return []
+        lane = Lane(running, items)
+        self.schedule.lanes.append(lane)
+        if lane.reading:
+            return self._step(lane, target)
+        self.schedule.settle(lane, target)
+        return []
+
+    def _step(self, lane: Lane, target: Lane | None = None) -> Finished:
+        """Take a step of a lane, and return the items that are done; once texts have been read, let them join others."""
+        reading, started = lane.reading, time.monotonic()
         try:
             finished = list(lane.running.step())
         except Exception as error:
-            self._lanes.remove(lane)
-            self._failed(lane.items, error)
+            self.schedule.lanes.remove(lane)
+            self._failed(lane.items, error, passed_on=not lane.reading)
             return []
         lane.stepped = time.monotonic()
-        lane.seconds = lane.stepped - started
-        self._shortest = min(self._shortest, lane.seconds)
         done = {id(item) for item, _ in finished}
         lane.items = [item for item in lane.items if id(item) not in done]
         if not lane.items:
-            self._lanes.remove(lane)
+            self.schedule.lanes.remove(lane)
+        elif reading and not lane.reading:
+            self.schedule.settle(lane, target)
+        if not reading:
+            lane.seconds = lane.stepped - started
+            self.schedule.shortest = min(self.schedule.shortest, lane.seconds)
         return finished
 
     def _compute(self, batch: list[BatchItem]) -> Finished:
@@ -308,20 +199,22 @@ class BatchWorker:
         except Exception as error:
             self._failed(batch, error)
             return []
-        self._batched = time.monotonic()
-        self._token_rates[key].add(sum(item.cost for item in batch), self._batched - started)
+        self.schedule.batched = time.monotonic()
+        self.schedule.batch_times[key].add(sum(item.cost for item in batch), self.schedule.batched - started)
         return list(zip(batch, results, strict=True))
 
-    def _failed(self, items: list[BatchItem], error: Exception) -> None:
-        """Let each request of a batch that failed try again alone, so that one bad text fails only its own request."""
+    def _failed(self, items: list[BatchItem], error: Exception, passed_on: bool = False) -> None:
+        """Let each request of a batch that failed try again alone, so that one bad text fails only its own request.
+
+        A streamed one cannot be tried again once something of it has been passed on.
+        """
         requests = dict.fromkeys(item.request for item in items)
         for request in requests:
-            if len(requests) == 1 or any(item.streamed for item in request.items):
+            if len(requests) == 1 or (passed_on and any(item.streamed for item in request.items)):
                 request.fail(_as_request_error(error, request.id))
             request.alone = True
         with self._changed:
-            again = [item for item in items if not item.request.cancelled]
-            self._waiting = sorted([*self._waiting, *again], key=lambda item: item.due)
+            self.schedule.put_back(item for item in items if not item.request.cancelled)
 
 
 class QueueSlot:

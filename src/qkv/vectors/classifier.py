@@ -200,8 +200,8 @@ def _initial_model(words: list[str], counts: Counter[str], labels: Counter[str],
 
 def _train(classifier: FastTextClassifier, texts: list[LabelledText], config: ClassifierConfig, quiet: bool) -> float:
     """Train the classifier's matrices in place; return the speed in words per second."""
+    from qkv.base.compiler import release_compiler_memory
     from qkv.vectors.kernels.classifier import train_texts
-    from qkv.vectors.kernels.compiler import release_compiler_memory
 
     label_ids = {label: number for number, label in enumerate(classifier.model.labels)}
     labels = np.array([label_ids[label] for text_labels, _ in texts for label in text_labels], np.int32)

@@ -44,7 +44,7 @@ class GloVeTrainer:
     """Word and context matrices with a bias after each row, their AdaGrad sums, and the training of one bucket of counts."""
 
     def __init__(self, corpus: WordCorpus, config: GloVeConfig, quiet: bool = False) -> None:
-        from qkv.vectors.kernels.compiler import release_compiler_memory
+        from qkv.base.compiler import release_compiler_memory
         from qkv.vectors.vocabulary import vocabulary_size
 
         self.corpus, self.config = corpus, config

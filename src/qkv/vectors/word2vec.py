@@ -66,7 +66,7 @@ class Word2VecTrainer:
     buckets = 0  # input rows of n-grams, after those of the words
 
     def __init__(self, corpus: WordCorpus, config: Word2VecConfig, architecture: Architecture):
-        from qkv.vectors.kernels.compiler import release_compiler_memory
+        from qkv.base.compiler import release_compiler_memory
         from qkv.vectors.vocabulary import huffman_sampler, keep_thresholds, negative_sampler, vocabulary_size
 
         self.corpus, self.config, self.architecture = corpus, config, architecture

@@ -3,9 +3,12 @@
 import functools
 import importlib.util
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from qkv.base.compiler import release_compiler_memory
 
 TRITON = importlib.util.find_spec("triton") is not None
 WIDEST_HEAD = 128  # widest head of the attention kernels
@@ -61,8 +64,12 @@ def cpu_attends(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
 
 
-def attend_logs(q: Tensor, log: Tensor, index: Tensor, first: Tensor, heads: int) -> Tensor:
-    """Attend to a cache on a CPU, as `decode_step_cpu.attend_cached` says. (R, D) -> (R, D)."""
+@functools.cache
+def cpu_attention() -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
+    """Import and compile the kernel for CPUs, `decode_step_cpu.attend_cached`, and return it."""
     from qkv.parts.kernels import decode_step_cpu
 
-    return decode_step_cpu.attend_cached(q, log, index, first, heads)
+    attend, none = decode_step_cpu.attend_cached, torch.zeros(1, dtype=torch.long)
+    attend(torch.zeros(1, 1), torch.zeros(1, 2), none[None], none, 1)
+    release_compiler_memory()
+    return attend

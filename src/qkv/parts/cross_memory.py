@@ -18,7 +18,7 @@ from qkv.parts.dot_product import additive, attend, join_heads
 from qkv.parts.masks import AttentionMask, DenseMask, KeysValues
 
 
-class SourceMemory(ABC):
+class CrossMemory(ABC):
     """Keys and values of sources, layer by layer, and the mask with which cross-attention reads them."""
 
     layers: Sequence[KeysValues]
@@ -33,19 +33,19 @@ class SourceMemory(ABC):
         """Keep only these sources (N,), in this order."""
 
     @abstractmethod
-    def join(self, other: "SourceMemory") -> None:
+    def join(self, other: "CrossMemory") -> None:
         """Add the sources of another memory of the same kind, after the own ones."""
 
-    def has_room(self, other: "SourceMemory") -> bool:
+    def has_room(self, other: "CrossMemory") -> bool:
         """Return whether the sources of another memory can take the place of some, in the same memory."""
         return False
 
-    def put(self, sources: Tensor, other: "SourceMemory") -> None:
+    def put(self, sources: Tensor, other: "CrossMemory") -> None:
         """Let them take the place of these sources."""
         raise NotImplementedError
 
 
-def source_memory(projected: Sequence[Tensor], keep: Tensor, heads: int, recorded: bool) -> SourceMemory:
+def cross_memory(projected: Sequence[Tensor], keep: Tensor, heads: int, recorded: bool) -> CrossMemory:
     """Return the memory of sources from each layer's keys and values, (N, S, 2 D); keep (N, S) is False in padding.
 
     `recorded` is whether attention to it will be recorded.
@@ -55,7 +55,7 @@ def source_memory(projected: Sequence[Tensor], keep: Tensor, heads: int, recorde
     return LoggedMemory(projected, keep) if in_logs else DenseMemory(projected, keep, heads)
 
 
-class DenseMemory(SourceMemory):
+class DenseMemory(CrossMemory):
     """Padded tensors, for torch's attention."""
 
     layers: list[tuple[Tensor, Tensor]]  # keys and values, (N, H, S, K)
@@ -75,7 +75,7 @@ class DenseMemory(SourceMemory):
         self.layers = [(k.index_select(0, sources), v.index_select(0, sources)) for k, v in self.layers]
         self.hidden = self.hidden.index_select(0, sources)
 
-    def join(self, other: SourceMemory) -> None:
+    def join(self, other: CrossMemory) -> None:
         assert isinstance(other, DenseMemory)
         width = max(self.hidden.size(-1), other.hidden.size(-1))
         self.layers = [
@@ -84,10 +84,10 @@ class DenseMemory(SourceMemory):
         ]
         self.hidden = torch.cat([_hidden_to(width, memory.hidden) for memory in (self, other)])
 
-    def has_room(self, other: SourceMemory) -> bool:
+    def has_room(self, other: CrossMemory) -> bool:
         return isinstance(other, DenseMemory) and other.hidden.size(-1) <= self.hidden.size(-1)
 
-    def put(self, sources: Tensor, other: SourceMemory) -> None:
+    def put(self, sources: Tensor, other: CrossMemory) -> None:
         assert isinstance(other, DenseMemory)
         width = self.hidden.size(-1)
         for own, new in zip(self.layers, other.layers, strict=True):
@@ -106,7 +106,7 @@ def _hidden_to(width: int, hidden: Tensor) -> Tensor:
     return F.pad(hidden, (0, width - hidden.size(-1)), value=torch.finfo(hidden.dtype).min)
 
 
-class LoggedMemory(SourceMemory):
+class LoggedMemory(CrossMemory):
     """Logs without padding, one per layer, and one index, as in the KV cache: sources come and go without copies.
 
     All sources end side by side, and shorter ones begin later.
@@ -139,7 +139,7 @@ class LoggedMemory(SourceMemory):
                 layer.keep(rows)
         self._changed()
 
-    def join(self, other: SourceMemory) -> None:
+    def join(self, other: CrossMemory) -> None:
         assert isinstance(other, LoggedMemory)
         counts = len(self), len(other)
         for own, new in zip(self.layers, other.layers, strict=True):
@@ -170,7 +170,7 @@ class LoggedMask(AttentionMask):
         assert isinstance(memory, LayerCache) and memory.log is not None
         index = self.cache.row_index(q.device)
         if q.size(1) * index.numel() >= kernels.MUCH:
-            return kernels.attend_logs(q.flatten(0, 1), memory.log, index, self.first, heads).view_as(q)
+            return kernels.cpu_attention()(q.flatten(0, 1), memory.log, index, self.first, heads).view_as(q)
         if memory not in self._dense:
             self._dense[memory] = memory.keys_values(heads)
         k, v = self._dense[memory]
