@@ -29,11 +29,8 @@ class ServiceServer(uvicorn.Server):
     def __init__(self, app: FastAPI):
         self.service = app.state.service
         settings: ServiceSettings = self.service.settings
-        shared = {
-            "settings": settings,
-            "limits": ConnectionLimits(settings, self.service.limits),
-            "metrics": self.service.metrics,
-        }
+        self.limits = ConnectionLimits(settings, self.service.limits)
+        shared = {"settings": settings, "limits": self.limits, "metrics": self.service.metrics}
         config = uvicorn.Config(
             app,
             http=type("Protocol", (LimitedProtocol,), shared),
@@ -52,7 +49,6 @@ class ServiceServer(uvicorn.Server):
         super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        log.info("stopping: %d connections are open", len(self.server_state.connections))
         self.service.stopping = True  # from now on every response closes its connection
         for server in self.servers:
             server.close()
