@@ -24,9 +24,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_translator(tmp_path_factory.mktemp("served") / "en-la")
 
 
-def serve(commands: Commands, *args: object) -> tuple[RunningCommand, int]:
+def serve(commands: Commands, *args: object, first: str = "") -> tuple[RunningCommand, int]:
     """Start a service, and return its process and port."""
-    started = commands.start("serve", *args, "--device", "cpu")
+    started = commands.start("serve", *args, "--device", "cpu", first=first)
     err = started.folder / "err"
     wait_until(lambda: "listens" in err.read_text() or "qkv: " in err.read_text())
     found = re.search(r"listens on http://127\.0\.0\.1:(\d+)", err.read_text())
@@ -82,13 +82,15 @@ def test_a_signal_under_load_loses_nothing(commands: Commands, translator: Path,
     assert "Traceback" not in done.err and "sun" not in done.err
 
 
-def test_killed_and_started_again(commands: Commands, translator: Path) -> None:
-    started, port = serve(commands, translator, "--port", 0)
+def test_killed_and_started_again(commands: Commands, translator: Path, tmp_path: Path) -> None:
+    started, port = serve(commands, translator, "--port", 0, first=f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}")
+    assert list(tmp_path.glob("qkv-downloads-*"))
     with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
         before = client.post("/translate", json={"q": "red bird"}).json()
         started.signal(signal.SIGKILL)
         assert started.result().code == -signal.SIGKILL
         again, same = serve(commands, translator, "--port", port)
+        wait_until(lambda: not list(tmp_path.glob("qkv-*")))  # a worker deletes users' files and the metrics
         assert same == port
         assert httpx.post(f"http://127.0.0.1:{port}/translate", json={"q": "red bird"}).json() == before
     again.signal(signal.SIGTERM)

@@ -147,7 +147,7 @@ def test_a_model_is_replaced_under_load(service: Service, folder: Path) -> None:
     def add(**body: Any) -> httpx.Response:
         return service.client.post("/admin/models", json=body, headers=ADMIN)
 
-    for name, reason in {"broken": "safetensors", "../..": "below the root", "link": "below the root", "/etc": "below"}.items():
+    for name, reason in {"broken": "safetensors", "link": "below the root"}.items():
         refused = add(name="la", folder=name)
         assert (refused.status_code, refused.json()["code"]) == (409, "not_changed") and reason in refused.json()["error"]
         assert reason in service.log()

@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
-from qkv.serving.errors import RequestError
+from qkv.serving.errors import RequestError, internal_error
 from qkv.serving.request_body import StrictBodyRoute
 from qkv.serving.request_models import AddModelRequest
-from qkv.serving.response_models import ERRORS, ServedFolders
+from qkv.serving.response_models import ADMIN_ERRORS, ServedFolders
 from qkv.serving.service import Service
 from qkv.serving.supervisor_link import SupervisorLink
 
@@ -19,28 +19,30 @@ def admin_router(service: Service, supervisor: SupervisorLink) -> APIRouter:
 
     async def ask(**question: Any) -> JSONResponse:
         answer = await supervisor.ask(**question)
+        if "fault" in answer:
+            raise internal_error()
         if "failed" in answer:
             raise RequestError(409, "not_changed", f"nothing has changed: {answer['failed']}")
         return JSONResponse(answer["served"])
 
-    @router.get("/admin/models", response_model=ServedFolders, responses=ERRORS)
+    @router.get("/admin/models", response_model=ServedFolders, responses=ADMIN_ERRORS)
     async def list_models(request: Request) -> JSONResponse:
         """List the models and their folders."""
         service.admit_admin(request)
         return await ask(what="list")
 
-    @router.post("/admin/models", response_model=ServedFolders, responses=ERRORS)
+    @router.post("/admin/models", response_model=ServedFolders, responses=ADMIN_ERRORS)
     async def add_model(request: Request, body: AddModelRequest) -> JSONResponse:
         """Serve a model from a folder below --model-root, under a new name or instead of the model of that name."""
         return await ask(what="add", **body.model_dump())
 
-    @router.delete("/admin/models/{name}", response_model=ServedFolders, responses=ERRORS)
+    @router.delete("/admin/models/{name}", response_model=ServedFolders, responses=ADMIN_ERRORS)
     async def remove_model(request: Request, name: str) -> JSONResponse:
         """Stop serving a model."""
         service.admit_admin(request)
         return await ask(what="remove", name=name)
 
-    @router.post("/admin/reload", response_model=ServedFolders, responses=ERRORS)
+    @router.post("/admin/reload", response_model=ServedFolders, responses=ADMIN_ERRORS)
     async def reload(request: Request) -> JSONResponse:
         """Read the config file, the files of keys and changed folders again, as on SIGHUP."""
         service.admit_admin(request)

@@ -235,6 +235,11 @@ STATUSES = {
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": why} for status, why in STATUSES.items()
 }
+ADMIN_ERRORS: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    403: {"model": ErrorResponse, "description": "The request comes from a page of another site."},
+    409: {"model": ErrorResponse, "description": "Nothing has changed, for the reason given."},
+}
 OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": OpenAIErrorResponse, "description": why} for status, why in STATUSES.items()
 }

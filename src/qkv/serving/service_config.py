@@ -94,8 +94,12 @@ def with_model(config: ServiceConfig, name: str, folder: str, adapter: bool) -> 
     if config.model_root is None:
         raise ConfigError("no folder was named from which models may be added; start the service with --model-root FOLDER")
     root = Path(config.model_root).resolve()
-    path = (root / folder).resolve()  # also of links
-    if root not in path.parents or not path.is_dir():
+    try:
+        path = (root / folder).resolve()  # also of links
+        found = root in path.parents and path.is_dir()
+    except (OSError, RuntimeError, ValueError):  # a path that cannot be, or links in a circle
+        found = False
+    if not found:
         raise ConfigError(f"there is no folder {folder!r} below the root of models; give a path relative to it")
     models = {**config.models, name: str(path)}  # in the place of its name: the first model is the default
     adapters = {key: value for key, value in config.adapters.items() if key != name}
@@ -113,3 +117,5 @@ def without_model(config: ServiceConfig, name: str) -> ServiceConfig:
     if not models:
         raise ConfigError("the last model cannot be removed; add another first, or stop the service")
     return config.model_copy(update={"models": models, "adapters": adapters})
+    if not models:
+        raise ConfigError("the last model cannot become an adapter; give the adapter a name of its own")

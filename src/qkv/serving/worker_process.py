@@ -144,7 +144,8 @@ class Template:
         app = create_app(ModelRegistry(models), self.settings, self.inherited.limits, link)
         serve(WorkerServer(app, link), self.inherited.listening)
         if not link.alive:  # the supervisor was killed
-            shutil.rmtree(self.inherited.metrics, ignore_errors=True)
+            for folder in (self.inherited.metrics, self.inherited.downloads):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _device_type(device: str) -> str:
