@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from service_runs import texts_of, write_translator
 
 from qkv.inference.load import load_translator
+from qkv.serving.authentication import digest
 from workbench import Commands, RunningCommand, wait_until
 
 
@@ -89,8 +90,8 @@ def test_killed_and_started_again(commands: Commands, translator: Path, tmp_path
         before = client.post("/translate", json={"q": "red bird"}).json()
         started.signal(signal.SIGKILL)
         assert started.result().code == -signal.SIGKILL
-        again, same = serve(commands, translator, "--port", port)
         wait_until(lambda: not list(tmp_path.glob("qkv-*")))  # a worker deletes users' files and the metrics
+        again, same = serve(commands, translator, "--port", port)
         assert same == port
         assert httpx.post(f"http://127.0.0.1:{port}/translate", json={"q": "red bird"}).json() == before
     again.signal(signal.SIGTERM)
@@ -111,6 +112,19 @@ def test_mistakes_on_the_command_line(commands: Commands, translator: Path, tmp_
     assert "origins.0: an origin is scheme://host" in complaint
     (tmp_path / "keys").write_text("anna notadigest")
     assert "line 1" in commands.run("serve", translator, "--keys", tmp_path / "keys", "--port", 0).complaint()
+    (tmp_path / "keys").write_text(f"anna {digest('anna')}")
+    keys, root = ("--keys", tmp_path / "keys"), ("--model-root", tmp_path / "nowhere")
+    admin_keys = ("--admin-keys", tmp_path / "keys")
+    for options, message in {
+        ("--set", "foo=1"): "unknown key 'foo'; known are batch_tokens, ",
+        ("--trusted-proxy", "foo"): "--trusted-proxy foo: a trusted proxy is an address or a network",
+        ("--host", "999.1.1.1"): "give one of this machine's addresses to --host",
+        ("--host", "192.0.2.1"): "give one of this machine's addresses to --host",
+        root: "--model-root is for /admin, which needs --admin-keys",
+        (*root, *admin_keys): "nowhere: no such folder",
+        (*keys, *admin_keys): "the key of 'anna' is in the files of --keys and of --admin-keys",
+    }.items():
+        assert message in commands.run("serve", translator, *options, "--port", 0).complaint()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import resource
 import signal
@@ -92,7 +93,9 @@ def bind(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with --port") from None
+        wrong_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = "give one of this machine's addresses to --host, 0.0.0.0 for all" if wrong_host else "choose another with --port"
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}; {advice}") from None
     return listening
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from qkv.base.config import Config, parse, read_yaml
 from qkv.base.errors import ConfigError
 from qkv.serving.authentication import read_keys
-from qkv.serving.settings import DEVICE_DEFAULTS, ServiceSettings
+from qkv.serving.settings import DEVICE_DEFAULTS, HostName, Network, Origin, ServiceSettings
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 AT_START = ("workers", "host", "port", "log_format")  # keys that a running service cannot change
@@ -27,9 +27,9 @@ class ServiceConfig(Config):
     workers: int = Field(default=1, ge=1, le=256)  # processes
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)  # 0: any free one
-    names: tuple[str, ...] = ()  # host names that requests may use beside localhost; none: any, or with 127.0.0.1 no other
-    origins: tuple[str, ...] = ()  # web origins whose pages may send requests
-    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
+    names: tuple[HostName, ...] = ()  # host names that requests may use beside localhost; none: any, or with 127.0.0.1 no other
+    origins: tuple[Origin, ...] = ()  # web origins whose pages may send requests
+    trusted_proxies: tuple[Network, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
     keys: str | None = None  # file of API keys
     admin_keys: str | None = None  # file of keys for /admin; none: there is no /admin
     rate: int | None = Field(default=None, ge=1)  # requests a minute of a key, or of an address where there are no keys
@@ -37,13 +37,22 @@ class ServiceConfig(Config):
     log_format: Literal["text", "json"] = "text"
 
     def settings(self, device: str = "cpu") -> ServiceSettings:
-        """Return the limits with their defaults for this type of device; read the files of keys."""
+        """Return the limits with their defaults for this type of device; read the files of keys, and check the root of models."""
+        if self.model_root is not None and not Path(self.model_root).is_dir():
+            raise ConfigError(f"--model-root {self.model_root}: no such folder; make it, or name another")
+        keys, admin_keys = (read_keys(Path(file)) if file else () for file in (self.keys, self.admin_keys))
+        administrators = {key.digest for key in admin_keys}
+        if both := [key.name for key in keys if key.digest in administrators]:
+            raise ConfigError(
+                f"the key of {both[0]!r} is in the files of --keys and of --admin-keys; "
+                "give administrators keys of their own, `qkv serve --new-key NAME` makes one"
+            )
         return parse(
             ServiceSettings,
             {
                 **DEVICE_DEFAULTS.get(device, {}),
-                "keys": read_keys(Path(self.keys)) if self.keys else (),
-                "admin_keys": read_keys(Path(self.admin_keys)) if self.admin_keys else (),
+                "keys": keys,
+                "admin_keys": admin_keys,
                 "rate": self.rate,
                 "origins": self.origins,
                 "hosts": (*LOOPBACK, *self.names) if self.names or self.host in LOOPBACK else (),
@@ -70,6 +79,8 @@ def read_config(file: Path | None, options: dict[str, Any]) -> ServiceConfig:
         raise ConfigError("no run to serve was named; give the folder of one, or of several")
     if both := config.models.keys() & config.adapters.keys():
         raise ConfigError(f"two runs are called {min(both)!r}; name one of them otherwise, as NAME=FOLDER")
+    if config.model_root is not None and config.admin_keys is None:
+        raise ConfigError("--model-root is for /admin, which needs --admin-keys FILE; give that too, or leave --model-root out")
     return config
 
 
@@ -106,6 +117,8 @@ def with_model(config: ServiceConfig, name: str, folder: str, adapter: bool) -> 
     if adapter:
         del models[name]
         adapters[name] = str(path)
+    if not models:
+        raise ConfigError("the last model cannot become an adapter; give the adapter a name of its own")
     return config.model_copy(update={"models": models, "adapters": adapters})
 
 
@@ -117,5 +130,3 @@ def without_model(config: ServiceConfig, name: str) -> ServiceConfig:
     if not models:
         raise ConfigError("the last model cannot be removed; add another first, or stop the service")
     return config.model_copy(update={"models": models, "adapters": adapters})
-    if not models:
-        raise ConfigError("the last model cannot become an adapter; give the adapter a name of its own")
