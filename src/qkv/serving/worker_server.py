@@ -12,7 +12,7 @@ from qkv.serving.server import BACKLOG, ServiceServer
 from qkv.serving.supervisor_link import SupervisorLink
 
 log = logging.getLogger("qkv.serving")
-GIVE_WAY = 0.01  # seconds that a worker with more than its share leaves a connection to others, before it takes it nevertheless
+PAUSE, PAUSES = 0.002, 5  # seconds, for which a worker with more than its share leaves a connection to others, and how often
 NO_FILES = 1.0  # seconds until a worker that cannot open another file tries again
 
 
@@ -68,8 +68,10 @@ class WorkerServer(ServiceServer):
         """Accept connections one by one, until the server stops."""
         while True:
             await self._wait_for_connection(listening)
-            if self.limits.surplus(len(self.connecting)) > 0:
-                await asyncio.sleep(GIVE_WAY)
+            for _ in range(PAUSES):
+                if self.limits.surplus(len(self.connecting)) < 1:
+                    break
+                await asyncio.sleep(PAUSE)
             try:
                 self._accept(listening)
             except (BlockingIOError, ConnectionAbortedError):  # another worker has it, or it is closed
