@@ -74,9 +74,11 @@ def summary(times: list[float]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def service(runs: Sequence[Path], checkout: Path, *settings: str, device: str = "cpu") -> Iterator[int]:
+def service(
+    runs: Sequence[Path], checkout: Path, *settings: str, device: str = "cpu", options: Sequence[str] = ()
+) -> Iterator[int]:
     """Serve runs with the code of a checkout; yield the port."""
-    command = [sys.executable, "-m", "qkv", "serve", *map(str, runs), "--port", "0", "--device", device]
+    command = [sys.executable, "-m", "qkv", "serve", *map(str, runs), "--port", "0", "--device", device, *options]
     command += [part for setting in settings for part in ("--set", setting)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout / "src"), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)

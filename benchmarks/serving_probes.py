@@ -2,11 +2,11 @@
 
     python benchmarks/serving_probes.py RUN... [--examples 200] [--mutations 5000] [--seed 1] [--out FOLDER]
 
-RUN are folders that `qkv serve` takes: give a translator, an encoder, a fine-tuned one, a GPT, word vectors, and whatever else is
-served, so that every endpoint is reached. First come the raw requests of raw_probes.py, then random changes of them. Then
-schemathesis makes requests up for each endpoint and each model that can answer it, both valid ones and invalid ones. The script
-fails if an answer has a status of 500 or more or is not as described, if a connection ends otherwise than it must, or if valid
-requests never reach an endpoint.
+RUN are folders that `qkv serve` takes: give a translator, an encoder, a fine-tuned one, a GPT, a T5, word vectors, and whatever
+else is served, so that every endpoint is reached; requests to /admin add and remove those that lie in the folder of the first.
+First come the raw requests of raw_probes.py, then random changes of them. Then schemathesis makes requests up for each endpoint
+and each model that can answer it, both valid ones and invalid ones. The script fails if an answer has a status of 500 or more or
+is not as described, if a connection ends otherwise than it must, or if valid requests never reach an endpoint.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from raw_probes import faults, mutated, probes, send_mutated, send_probe
@@ -33,6 +34,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from serving_latency import service
 
+from qkv.serving.authentication import digest
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
 CHECKS = [
@@ -45,6 +47,10 @@ ABILITIES = {  # that a model needs, by the path
 }  # fmt: skip
 UNREACHED = ("/translate_file", "/download_file/{name}")  # where a request made up has no file of a known format or name
 SETTINGS = ("logs=none", "new_tokens=24")
+ADDED = ("added-1", "added-2")  # names of models that requests to /admin add and remove
+CHANGES = 10  # examples for each endpoint of /admin at most: a change of a service takes seconds
+SECONDS = 120.0  # in which an answer must come
+ADMIN_KEY = "an administrator's key for this run alone"
 
 
 class Operation(NamedTuple):
@@ -53,6 +59,16 @@ class Operation(NamedTuple):
     method: str
     path: str
     model: str | None
+
+
+class Known(NamedTuple):
+    """What requests may name so that they reach something."""
+
+    words: Sequence[str] = ()  # that have vectors
+    folders: Sequence[str] = ()  # of runs, below the root of models
+
+
+NOTHING = Known()
 
 
 def operations(client: httpx.Client) -> list[Operation]:
@@ -65,8 +81,8 @@ def operations(client: httpx.Client) -> list[Operation]:
     return found
 
 
-def description(client: httpx.Client, model: str | None, words: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the service's description, where requests name this model, and languages and words that there are."""
+def description(client: httpx.Client, model: str | None, known: Known) -> dict[str, Any]:
+    """Return the service's description, where requests name this model, and languages, words and folders that there are."""
     described = client.get("/openapi.json").json()
     codes = client.get("/languages").json()
     languages = {"source": [one["code"] for one in codes], "target": [code for one in codes for code in one["targets"]]}
@@ -80,23 +96,29 @@ def description(client: httpx.Client, model: str | None, words: Sequence[str] = 
         for side in ("source", "target"):
             if name == "TranslateRequest" and languages[side]:
                 fields[side] = {"type": "string", "enum": sorted({*languages[side]})}
-        if "word" in fields and words:
-            fields["word"] = {"type": "string", "enum": [*words, "never"]}
-    for parameter in described["paths"].get("/v1/models/{name}", {}).get("get", {}).get("parameters", []):
-        parameter["schema"] = {"type": "string", "enum": [one["id"] for one in client.get("/models").json()]}
+        if "word" in fields and known.words:
+            fields["word"] = {"type": "string", "enum": [*known.words, "never"]}
+        if name == "AddModelRequest":
+            fields["name"] = {"type": "string", "enum": list(ADDED)}
+            fields["folder"] = {"type": "string", "enum": [*known.folders, "never"]}
+    served = [one["id"] for one in client.get("/models").json()]
+    for path, method, names in (("/v1/models/{name}", "get", served), ("/admin/models/{name}", "delete", ADDED)):
+        for parameter in described["paths"].get(path, {}).get(method, {}).get("parameters", []):
+            parameter["schema"] = {"type": "string", "enum": list(names)}
     return described
 
 
 def generate(
-    url: str, operation: Operation, mode: GenerationMode, examples: int, number: int = 0, words: Sequence[str] = ()
+    url: str, operation: Operation, mode: GenerationMode, examples: int, number: int = 0, known: Known = NOTHING
 ) -> Counter[int]:
     """Send requests that are made up for an operation, check each answer, and return how often each status came.
 
-    `number` is a seed, 0 for the same requests each time; `words` are some that have vectors.
+    `number` is a seed, 0 for the same requests each time.
     """
-    with httpx.Client(base_url=url, timeout=60) as client:
-        schema = schemathesis.openapi.from_dict(description(client, operation.model, words))
+    with httpx.Client(base_url=url, timeout=SECONDS) as client:
+        schema = schemathesis.openapi.from_dict(description(client, operation.model, known))
     statuses: Counter[int] = Counter()
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}"} if operation.path.startswith("/admin") else {}
     quickly = settings(
         max_examples=examples,
         deadline=None,
@@ -109,9 +131,9 @@ def generate(
     @quickly
     @given(case=schema[operation.path][operation.method].as_strategy(generation_mode=mode))
     def check(case: schemathesis.Case) -> None:
-        answer = case.call(base_url=url)
+        answer = case.call(base_url=url, headers=headers, timeout=SECONDS)
         statuses[answer.status_code] += 1
-        case.validate_response(answer, checks=CHECKS)
+        case.validate_response(answer, checks=CHECKS, headers=headers)
 
     (check if number == 0 else seed(number)(check))()
     return statuses
@@ -120,8 +142,40 @@ def generate(
 def modes(operation: Operation) -> Iterator[GenerationMode]:
     """Yield the kinds of requests that can be made up: an endpoint without a body has no invalid ones."""
     yield GenerationMode.POSITIVE
-    if operation.method == "POST":
+    if operation.method == "POST" and operation.path != "/admin/reload":
         yield GenerationMode.NEGATIVE
+
+
+def send_raw(port: int, mutations: int, number: int, wrong: list[str]) -> list[str]:
+    """Send raw requests and random changes of them; return rows of the table."""
+    total = 0
+    for probe in probes():
+        total += 1
+        if fault := faults(probe, send_probe(probe, port)):
+            wrong.append(fault)
+    rows = [f"| raw HTTP | | {total} | {len(wrong)} not as wanted |"]
+    for data in itertools.islice(mutated(number), mutations):
+        if any(status >= 500 for status in send_mutated(data, port)):
+            wrong.append(f"5xx for {data!r}")
+    return [*rows, f"| raw HTTP with random changes | | {mutations:,} | |"]
+
+
+def send_generated(url: str, examples: int, number: int, known: Known, wrong: list[str]) -> Iterator[str]:
+    """Send requests that are made up for every endpoint; yield rows of the table."""
+    with httpx.Client(base_url=url, timeout=SECONDS) as client:
+        found = operations(client)
+    for operation, mode in [(one, mode) for one in found for mode in modes(one)]:
+        most = CHANGES if operation.path.startswith("/admin") else examples
+        try:
+            statuses = generate(url, operation, mode, min(examples, most), number, known)
+        except (AssertionError, BaseExceptionGroup, requests.RequestException) as error:
+            wrong.append(f"{operation}, {mode.value}: {error}")
+            continue
+        if mode is GenerationMode.POSITIVE and not statuses[200] and operation.path not in UNREACHED:
+            wrong.append(f"{operation}: no valid request was answered with 200")
+        shown = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+        name = f"{operation.method} {operation.path}, {'valid' if mode is GenerationMode.POSITIVE else 'invalid'}"
+        yield f"| {name} | {operation.model or ''} | {sum(statuses.values()):,} | {shown} |"
 
 
 def main() -> None:
@@ -133,34 +187,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()))
     given_options = parser.parse_args()
-    started, wrong = time.perf_counter(), []
-    words = [word for run in given_options.runs if (run / TENSORS).exists() for word in WordVectors.load(run).words[:20]]
+    started, wrong = time.perf_counter(), list[str]()
+    runs, number, beside = given_options.runs, given_options.seed, given_options.runs[0].resolve().parent
+    words = [word for run in runs if (run / TENSORS).exists() for word in WordVectors.load(run).words[:20]]
+    known = Known(words, [run.name for run in runs if run.resolve().parent == beside])
     rows = ["| endpoint | model | requests | statuses |", "|---|---|---:|---|"]
-    with service(given_options.runs, Path(__file__).parents[1], *SETTINGS) as port:
-        url, total = f"http://127.0.0.1:{port}", 0
-        for probe in probes():
-            total += 1
-            if fault := faults(probe, send_probe(probe, port)):
-                wrong.append(fault)
-        rows.append(f"| raw HTTP | | {total} | {len(wrong)} not as wanted |")
-        for data in itertools.islice(mutated(given_options.seed), given_options.mutations):
-            if any(status >= 500 for status in send_mutated(data, port)):
-                wrong.append(f"5xx for {data!r}")
-        rows.append(f"| raw HTTP with random changes | | {given_options.mutations:,} | |")
-        with httpx.Client(base_url=url) as client:
-            found = operations(client)
-        for operation in found:
-            for mode in modes(operation):
-                try:
-                    statuses = generate(url, operation, mode, given_options.examples, given_options.seed, words)
-                except (AssertionError, BaseExceptionGroup) as error:
-                    wrong.append(f"{operation}, {mode.value}: {error}")
-                    continue
-                if mode is GenerationMode.POSITIVE and not statuses[200] and operation.path not in UNREACHED:
-                    wrong.append(f"{operation}: no valid request was answered with 200")
-                shown = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
-                name = f"{operation.method} {operation.path}, {'valid' if mode is GenerationMode.POSITIVE else 'invalid'}"
-                rows.append(f"| {name} | {operation.model or ''} | {sum(statuses.values()):,} | {shown} |")
+    with tempfile.NamedTemporaryFile("w") as keys:
+        keys.write(f"probes {digest(ADMIN_KEY)}\n")
+        keys.flush()
+        options = ("--admin-keys", keys.name, "--model-root", str(beside))
+        with service(runs, Path(__file__).parents[1], *SETTINGS, options=options) as port:
+            rows += send_raw(port, given_options.mutations, number, wrong)
+            rows += send_generated(f"http://127.0.0.1:{port}", given_options.examples, number, known, wrong)
     table = "\n".join(rows) + f"\n\n{len(wrong)} faults, {time.perf_counter() - started:.0f} s\n"
     given_options.out.mkdir(parents=True, exist_ok=True)
     (given_options.out / "serving_probes.md").write_text(table)

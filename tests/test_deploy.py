@@ -41,7 +41,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_the_config_can_be_read() -> None:
     config = read_config(CONFIG, {})
     assert config.keys == str(CONFIG.with_name("keys")) and config.models == {"en-de": "/srv/qkv/en-de"}
-    config.model_copy(update={"keys": None, "admin_keys": None}).settings()
+    config.model_copy(update={"keys": None, "admin_keys": None, "model_root": None}).settings()
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:

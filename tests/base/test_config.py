@@ -62,7 +62,7 @@ def test_the_place_named_is_below_the_mistake_where_there_is_one() -> None:
 
 
 def test_an_unknown_key_like_no_other_names_those_that_are_there() -> None:
-    assert mistake({"zzzzzzzz": 1}) == "unknown key 'zzzzzzzz'"
+    assert mistake({"zzzzzzzz": 1}) == "unknown key 'zzzzzzzz'; known are name, small, inner, several, either"
     assert mistake({"inner": {"heads": 1}}) == "unknown key 'inner.heads'; known in inner are width, norm, rates"
 
 

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "serving"))
 from service_runs import texts_of, write_translator
 
 from qkv.inference.load import load_translator
+from qkv.serving.authentication import digest
 from workbench import Commands, RunningCommand, wait_until
 
 
@@ -24,9 +25,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_translator(tmp_path_factory.mktemp("served") / "en-la")
 
 
-def serve(commands: Commands, *args: object) -> tuple[RunningCommand, int]:
+def serve(commands: Commands, *args: object, first: str = "") -> tuple[RunningCommand, int]:
     """Start a service, and return its process and port."""
-    started = commands.start("serve", *args, "--device", "cpu")
+    started = commands.start("serve", *args, "--device", "cpu", first=first)
     err = started.folder / "err"
     wait_until(lambda: "listens" in err.read_text() or "qkv: " in err.read_text())
     found = re.search(r"listens on http://127\.0\.0\.1:(\d+)", err.read_text())
@@ -92,7 +93,7 @@ def test_killed_and_started_again(commands: Commands, translator: Path) -> None:
         assert len(folders) == 2 and sum(len(list(folder.glob("*.txt"))) for folder in folders) == 1
         started.signal(signal.SIGKILL)
         assert started.result().code == -signal.SIGKILL
-        wait_until(lambda: not any(folder.exists() for folder in folders))
+        wait_until(lambda: not any(folder.exists() for folder in folders))  # a worker deletes users' files and the metrics
         again, same = serve(commands, translator, "--port", port)
         assert same == port
         assert httpx.post(f"http://127.0.0.1:{port}/translate", json={"q": "red bird"}).json() == before
@@ -114,6 +115,19 @@ def test_mistakes_on_the_command_line(commands: Commands, translator: Path, tmp_
     assert "origins.0: an origin is scheme://host" in complaint
     (tmp_path / "keys").write_text("anna notadigest")
     assert "line 1" in commands.run("serve", translator, "--keys", tmp_path / "keys", "--port", 0).complaint()
+    (tmp_path / "keys").write_text(f"anna {digest('anna')}")
+    keys, root = ("--keys", tmp_path / "keys"), ("--model-root", tmp_path / "nowhere")
+    admin_keys = ("--admin-keys", tmp_path / "keys")
+    for options, message in {
+        ("--set", "foo=1"): "unknown key 'foo'; known are batch_tokens, ",
+        ("--trusted-proxy", "foo"): "--trusted-proxy foo: a trusted proxy is an address or a network",
+        ("--host", "999.1.1.1"): "give one of this machine's addresses to --host",
+        ("--host", "192.0.2.1"): "give one of this machine's addresses to --host",
+        root: "--model-root is for /admin, which needs --admin-keys",
+        (*root, *admin_keys): "nowhere: no such folder",
+        (*keys, *admin_keys): "the key of 'anna' is in the files of --keys and of --admin-keys",
+    }.items():
+        assert message in commands.run("serve", translator, *options, "--port", 0).complaint()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

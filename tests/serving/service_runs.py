@@ -26,6 +26,8 @@ from qkv.serving.app import create_app
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.server import ServiceServer, bind
 from qkv.serving.settings import ServiceSettings
+from qkv.serving.supervisor_link import SupervisorLink
+from qkv.serving.worker_server import WorkerServer
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
 from qkv.vectors.word_vectors import WordVectors
@@ -120,13 +122,13 @@ def write_all(folder: Path) -> list[str]:
 class Running:
     """A service on this machine, in a thread of its own, until the end of a `with`."""
 
-    def __init__(self, models: ModelRegistry, supervisor: Any = None, **settings: Any):
-        self.app = create_app(models, ServiceSettings(**{"logs": "none", **settings}), supervisor=supervisor)
+    def __init__(self, models: ModelRegistry, link: SupervisorLink | None = None, **settings: Any):
+        self.app = create_app(models, ServiceSettings(**{"logs": "none", **settings}), supervisor=link)
         self.service = self.app.state.service
         self.listening = bind("127.0.0.1", 0)
         self.port = self.listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.server = ServiceServer(self.app)
+        self.server = ServiceServer(self.app) if link is None else WorkerServer(self.app, link)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([self.listening])))
 
     def __enter__(self) -> "Running":

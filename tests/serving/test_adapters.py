@@ -81,6 +81,11 @@ def test_the_base_is_in_memory_once(models: ModelRegistry) -> None:
         assert {*base.parameters()} <= {*model.parameters()} and own == {*named_weights(model).values()}
 
 
+def test_of_two_names_of_a_folder_the_first_has_the_adapters(runs: Path) -> None:
+    models = load_models([f"a={runs / 'general'}", f"b={runs / 'general'}"], "cpu", adapters=[str(runs / "legal")])
+    assert [model.name for model in models.all] == ["a", "legal", "b"]
+
+
 def test_other_engines_get_a_merged_copy(runs: Path) -> None:
     pytest.importorskip("ctranslate2")
     models = load_models([str(runs / "general")], "cpu", "ctranslate2", adapters=[str(runs / "legal")])

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from service_runs import Running
@@ -14,6 +14,7 @@ from qkv.serving.authentication import digest
 from qkv.serving.registry import ModelRegistry, load_models
 from qkv.serving.settings import ApiKey
 from qkv.serving.streaming import RequestStream
+from qkv.serving.supervisor_link import SupervisorLink
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, which drives the browser")
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
@@ -307,7 +308,7 @@ class Administered:
 
 def test_administration_is_tried_with_its_own_key(open_page: Open, models: ModelRegistry) -> None:
     keys = {"keys": (ApiKey(name="anna", digest=digest("sesame")),), "admin_keys": (ApiKey(name="root", digest=digest("root")),)}
-    with Running(models, Administered(), **keys) as guarded:
+    with Running(models, cast(SupervisorLink, Administered()), **keys) as guarded:
         described = guarded.client.get("/openapi.json").json()["paths"]["/admin/models/{name}"]["delete"]
         assert {"403", "409"} <= described["responses"].keys() and described["security"] != []
         page = open_page(url=guarded.url)

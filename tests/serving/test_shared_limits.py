@@ -7,7 +7,9 @@ import pytest
 
 from qkv.serving import shared_limits
 from qkv.serving.authentication import Caller
+from qkv.serving.connections import ConnectionLimits
 from qkv.serving.errors import RequestError
+from qkv.serving.settings import ServiceSettings
 from qkv.serving.shared_limits import PROBES, SharedBacklog, SharedLimits
 
 
@@ -98,3 +100,23 @@ def test_a_full_table_leaves_backlogs_out() -> None:
     SharedBacklog(limits, "gpt").share({"anna": 7.0})
     limits.process = 1
     assert SharedBacklog(limits, "gpt").elsewhere("anna") == 0
+
+
+def test_a_share_is_that_of_the_processes_which_accept() -> None:
+    shared = SharedLimits(processes=4)
+    connections = ConnectionLimits(ServiceSettings(), shared)
+    for shared.process, count in enumerate((9, 1, 2)):
+        connections.begin_accepting()
+        for _ in range(count):
+            connections.take("10.0.0.1")
+
+    def surplus(process: int, more: int = 0) -> float:
+        shared.process = process
+        return connections.surplus(more)
+
+    assert [surplus(process) for process in range(3)] == [5, -3, -2]
+    assert surplus(0, 3) == 7
+    connections.end_accepting()  # as a worker that is replaced, and has connections still
+    assert (surplus(1), surplus(2)) == (-0.5, 0.5)
+    shared.forget_process(1)
+    assert surplus(2) == 0, "the only one has no more than its share"

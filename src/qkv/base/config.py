@@ -84,7 +84,9 @@ def _suggestion(kind: type[Config], unknown: str) -> str:
     )
     if parents:
         return f"; did you mean {near[0] if parents[0] == section else f'{parents[0]}.{near[0]}'.lstrip('.')!r}?"
-    return f"; known in {section} are {', '.join(beside)}" if section and beside else ""
+    if not beside:
+        return ""
+    return f"; known {f'in {section} ' if section else ''}are {', '.join(beside)}"
 
 
 def key_paths(kind: type[Config]) -> Iterable[str]:

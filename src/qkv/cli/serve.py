@@ -79,7 +79,7 @@ def serve_command(
         "workers": workers,
         "names": _parsed("--name", name),
         "origins": _parsed("--origin", origin),
-        "trusted_proxies": trusted_proxy,
+        "trusted_proxies": _parsed("--trusted-proxy", trusted_proxy),
         "keys": keys and str(keys),
         "admin_keys": admin_keys and str(admin_keys),
         "model_root": model_root and str(model_root),
@@ -94,10 +94,11 @@ def serve_command(
 
 
 def _parsed(option: str, given: list[str] | None) -> tuple[str, ...]:
-    """Return the values of --name or --origin in the form in which requests are compared with them."""
-    from qkv.serving.settings import parse_host_name, parse_origin
+    """Return the values of an option in the form in which requests are compared with them."""
+    from qkv.serving.settings import parse_host_name, parse_network, parse_origin
 
-    parser, found = {"--name": parse_host_name, "--origin": parse_origin}[option], []
+    parsers = {"--name": parse_host_name, "--origin": parse_origin, "--trusted-proxy": parse_network}
+    parser, found = parsers[option], []
     for value in given or ():
         try:
             found.append(parser(value))
@@ -130,9 +131,9 @@ def _serve(file: Path | None, options: dict[str, Any]) -> None:
 
     config = read_config(file, options)
     config.settings()  # a mistake is found before models are loaded
-    _warn_if_open(config)
-    set_up_logging(config.log_format)
     with bind(config.host, config.port) as listening:
+        _warn_if_open(config)
+        set_up_logging(config.log_format)
         supervise(config, lambda: read_config(file, options), listening)
 
 

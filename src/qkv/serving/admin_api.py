@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
-from qkv.serving.errors import RequestError
+from qkv.serving.errors import RequestError, internal_error
 from qkv.serving.request_body import StrictBodyRoute
 from qkv.serving.request_models import AddModelRequest
 from qkv.serving.response_models import ADMIN_ERRORS, ServedFolders
@@ -21,6 +21,8 @@ def admin_router(service: Service, supervisor: SupervisorLink) -> APIRouter:
 
     async def ask(**question: Any) -> JSONResponse:
         answer = await supervisor.ask(**question)
+        if "fault" in answer:
+            raise internal_error()
         if "failed" in answer:
             raise RequestError(409, "not_changed", f"nothing has changed: {answer['failed']}")
         return JSONResponse(answer["served"])

@@ -9,6 +9,7 @@ from qkv.serving.shared_limits import SharedLimits
 
 RESERVED = 32  # connections beyond the limits, for health checks
 RESERVED_PER_ADDRESS = 8
+ACCEPTING = "accepting"  # name under which each process that accepts connections holds 1
 IPV6_NETWORK = 64  # bits of an IPv6 address that name a customer's network; the rest is free to choose
 
 
@@ -50,6 +51,25 @@ class ConnectionLimits:
         if place is not Place.NONE:
             self.shared.release(f"connections to {place}", 1)
             self.shared.release(f"connections to {place} of {network_of(address)}", 1)
+
+    def begin_accepting(self) -> None:
+        """Count this process among those that accept connections."""
+        self.shared.hold(ACCEPTING, 1, self.shared.processes)
+
+    def end_accepting(self) -> None:
+        """Leave new connections to other processes."""
+        self.shared.release(ACCEPTING, 1)
+
+    def surplus(self, more: int = 0) -> float:
+        """Return how many connections this process has beyond an equal share, once it has counted `more`."""
+        try:
+            own = self.shared.held_by_each(f"connections to {Place.ORDINARY}")
+            accepting = self.shared.held_by_each(ACCEPTING)
+        except RequestError:  # too many addresses at once
+            return 0.0
+        own[self.shared.process] += more
+        share = sum(held for held, accepts in zip(own, accepting, strict=True) if accepts) / max(1, sum(accepting))
+        return own[self.shared.process] - share
 
     def _trusts(self, address: str) -> bool:
         try:

@@ -90,7 +90,8 @@ class RequestContext:
             known = {name.lower() for name, _ in message.get("headers", [])}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in known]
             more.append((b"x-request-id", self.id.encode()))
-            if self.service.stopping or self.scope["state"].get("reserved"):
+            if self.service.stopping or self.scope["state"].get("reserved") or self.service.surplus > 0:
+                self.service.surplus -= 1
                 more.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *more]}
         await self._send(message)

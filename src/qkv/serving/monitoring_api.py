@@ -17,7 +17,7 @@ def monitoring_router(service: Service) -> APIRouter:
     async def healthz() -> JSONResponse:
         """Check that the thread of every model runs."""
         if service.dead and not service.stopping:
-            raise RequestError(503, "worker_ended", f"nobody computes for {', '.join(service.dead)} any more")
+            raise RequestError(503, "worker_ended", f"the compute thread of {', '.join(service.dead)} has ended")
         return JSONResponse({"status": "ok"})
 
     @router.get("/readyz", response_model=HealthResponse, responses={503: {"model": ErrorResponse}})

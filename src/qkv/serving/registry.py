@@ -147,8 +147,9 @@ def model_groups(
     if others:
         log.info("engine and precision are for translators; %s: as without them", ", ".join(others))
     groups = []
+    names = {folder: name for name, folder in reversed(runs)}  # the first of each folder, which has the adapters
     for name, folder in runs:
-        own = tuple(adapter for adapter, base in zip(adapters, bases, strict=True) if base == folder)
+        own = tuple(one for one, base in zip(adapters, bases, strict=True) if base == folder and names[folder] == name)
         files = [file for _, each in ((name, folder), *own) for file in sorted(each.rglob("*")) if file.is_file()]
         stamps = tuple(number for file in map(Path.stat, files) for number in (file.st_mtime_ns, file.st_size, file.st_ino))
         how = (None, None) if name in others else (engine, precision)

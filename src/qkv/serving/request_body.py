@@ -132,4 +132,5 @@ def _explain(mistake: Any) -> str:
         return f"it has a key{named} that is not known here"
     if mistake["type"] == "json_invalid":
         return "it is not valid JSON"
-    return str(mistake["msg"])[:1].lower() + str(mistake["msg"])[1:200]
+    message = str(mistake["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:200]

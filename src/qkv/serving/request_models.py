@@ -1,12 +1,16 @@
 """Bodies of requests. Unknown keys are refused; OpenAPI is generated from these models."""
 
+import re
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, Json, SkipValidation, StringConstraints, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, Json, SkipValidation, StringConstraints, WithJsonSchema, model_validator
 
 from qkv.base.config import Config
 
 MAX_SEED = 2**53  # beyond it, programs that read numbers of JSON as floats would change a seed
+NEW_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+FOLDER = r"^[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*(/[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*)*/?$"
+MAX_FILE_NAME = 255  # bytes, on the file systems there are
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 GlossaryTerm = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 # Lists fail at their first mistake: to list all of a hundred thousand takes a second, in which nothing else is answered.
@@ -176,12 +180,26 @@ class CompletionRequest(RequestBody):
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
+def _check_name(given: str) -> str:
+    if not re.fullmatch(NEW_NAME, given):
+        raise ValueError(
+            "a name is letters, digits, dots, dashes and underscores, such as en-de.v2, and begins with a letter or digit"
+        )
+    return given
+
+
+def _check_folder(given: str) -> str:
+    if not re.fullmatch(FOLDER, given) or any(len(part.encode()) > MAX_FILE_NAME for part in given.split("/")):
+        raise ValueError("a folder is a path below the root of models, such as en-de/v2; no part of it begins with a dot")
+    return given
+
+
 class AddModelRequest(RequestBody):
     """A model to serve: a new one, or another folder for a name that is there."""
 
     for_admins = True
-    name: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][\w.-]*$")
-    folder: str = Field(min_length=1, max_length=1000)  # below --model-root
+    name: Annotated[str, AfterValidator(_check_name)] = Field(max_length=100, json_schema_extra={"pattern": NEW_NAME})
+    folder: Annotated[str, AfterValidator(_check_folder)] = Field(max_length=1000, json_schema_extra={"pattern": FOLDER})
     adapter: bool = False  # whether it is an adapter of one of the runs that are served
 
 

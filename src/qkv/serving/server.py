@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import resource
 import signal
@@ -34,11 +35,8 @@ class ServiceServer(uvicorn.Server):
     def __init__(self, app: FastAPI):
         self.service = app.state.service
         settings: ServiceSettings = self.service.settings
-        shared = {
-            "settings": settings,
-            "limits": ConnectionLimits(settings, self.service.limits),
-            "metrics": self.service.metrics,
-        }
+        self.limits = ConnectionLimits(settings, self.service.limits)
+        shared = {"settings": settings, "limits": self.limits, "metrics": self.service.metrics}
         config = uvicorn.Config(
             app,
             http=type("Protocol", (LimitedProtocol,), shared),
@@ -62,7 +60,6 @@ class ServiceServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        log.info("stopping: %d connections are open", len(self.server_state.connections))
         self.service.stopping = True  # from now on every response closes its connection
         for server in self.servers:
             server.close()
@@ -107,7 +104,9 @@ def bind(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
-        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}; choose another with --port") from None
+        wrong_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        advice = "give one of this machine's addresses to --host, 0.0.0.0 for all" if wrong_host else "choose another with --port"
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}; {advice}") from None
     return listening
 
 

@@ -49,6 +49,7 @@ class Service:
         self.threads = FairThreads(2, "qkv-prepare")  # so that the event loop stays free
         self.downloads = Downloads(settings.downloads)
         self.stopping = False
+        self.surplus = 0  # connections that other processes should have: the next responses close theirs
 
     def close(self) -> None:
         """Compute what is in the queues, and end all threads."""

@@ -8,7 +8,7 @@ from pydantic import Field
 from qkv.base.config import Config, parse, read_yaml
 from qkv.base.errors import ConfigError
 from qkv.serving.authentication import read_keys
-from qkv.serving.settings import DEVICE_DEFAULTS, ServiceSettings
+from qkv.serving.settings import DEVICE_DEFAULTS, HostName, Network, Origin, ServiceSettings
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 AT_START = ("workers", "host", "port", "log_format")  # keys that a running service cannot change
@@ -28,9 +28,9 @@ class ServiceConfig(Config):
     workers: int = Field(default=1, ge=1, le=256)  # processes
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)  # 0: any free one
-    names: tuple[str, ...] = ()  # host names that requests may use beside localhost; none: any, or with 127.0.0.1 no other
-    origins: tuple[str, ...] = ()  # web origins whose pages may send requests
-    trusted_proxies: tuple[str, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
+    names: tuple[HostName, ...] = ()  # host names that requests may use beside localhost; none: any, or with 127.0.0.1 no other
+    origins: tuple[Origin, ...] = ()  # web origins whose pages may send requests
+    trusted_proxies: tuple[Network, ...] = ()  # addresses or networks whose X-Forwarded-For names the client
     keys: str | None = None  # file of API keys
     admin_keys: str | None = None  # file of keys for /admin; none: there is no /admin
     rate: int | None = Field(default=None, ge=1)  # requests a minute of a key, or of an address where there are no keys
@@ -38,13 +38,22 @@ class ServiceConfig(Config):
     log_format: Literal["text", "json"] = "text"
 
     def settings(self, device: str = "cpu") -> ServiceSettings:
-        """Return the limits with their defaults for this type of device; read the files of keys."""
+        """Return the limits with their defaults for this type of device; read the files of keys, and check the root of models."""
+        if self.model_root is not None and not Path(self.model_root).is_dir():
+            raise ConfigError(f"--model-root {self.model_root}: no such folder; make it, or name another")
+        keys, admin_keys = (read_keys(Path(file)) if file else () for file in (self.keys, self.admin_keys))
+        administrators = {key.digest for key in admin_keys}
+        if both := [key.name for key in keys if key.digest in administrators]:
+            raise ConfigError(
+                f"the key of {both[0]!r} is in the files of --keys and of --admin-keys; "
+                "give administrators keys of their own, `qkv serve --new-key NAME` makes one"
+            )
         return parse(
             ServiceSettings,
             {
                 **DEVICE_DEFAULTS.get(device, {}),
-                "keys": read_keys(Path(self.keys)) if self.keys else (),
-                "admin_keys": read_keys(Path(self.admin_keys)) if self.admin_keys else (),
+                "keys": keys,
+                "admin_keys": admin_keys,
                 "rate": self.rate,
                 "origins": self.origins,
                 "hosts": (*LOOPBACK, *self.names) if self.names or self.host in LOOPBACK else (),
@@ -74,6 +83,8 @@ def read_config(file: Path | None, options: dict[str, Any]) -> ServiceConfig:
     if unknown := config.languages.keys() - config.models.keys() - config.adapters.keys():
         known = ", ".join([*config.models, *config.adapters])
         raise ConfigError(f"languages of {min(unknown)!r}, which is not served; give those of {known}, as NAME=en,de")
+    if config.model_root is not None and config.admin_keys is None:
+        raise ConfigError("--model-root is for /admin, which needs --admin-keys FILE; give that too, or leave --model-root out")
     return config
 
 
@@ -107,14 +118,20 @@ def with_model(config: ServiceConfig, name: str, folder: str, adapter: bool) -> 
     if config.model_root is None:
         raise ConfigError("no folder was named from which models may be added; start the service with --model-root FOLDER")
     root = Path(config.model_root).resolve()
-    path = (root / folder).resolve()  # also of links
-    if root not in path.parents or not path.is_dir():
+    try:
+        path = (root / folder).resolve()  # also of links
+        found = root in path.parents and path.is_dir()
+    except (OSError, RuntimeError, ValueError):  # a path that cannot be, or links in a circle
+        found = False
+    if not found:
         raise ConfigError(f"there is no folder {folder!r} below the root of models; give a path relative to it")
     models = {**config.models, name: str(path)}  # in the place of its name: the first model is the default
     adapters = {key: value for key, value in config.adapters.items() if key != name}
     if adapter:
         del models[name]
         adapters[name] = str(path)
+    if not models:
+        raise ConfigError("the last model cannot become an adapter; give the adapter a name of its own")
     return config.model_copy(update={"models": models, "adapters": adapters})
 
 

@@ -91,6 +91,11 @@ class SharedLimits:
         with self._locked():
             return self._total(self._row(name)[0])
 
+    def held_by_each(self, name: str) -> list[int]:
+        """Return the amount that each process holds under a name."""
+        with self._locked():
+            return list(self._held[self._row(name)[0] :: self.rows])
+
     def forget_process(self, process: int) -> None:
         """Give back everything that a dead process held."""
         with self._locked():

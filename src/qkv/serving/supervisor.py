@@ -12,13 +12,14 @@ import shutil
 import signal
 import socket
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from qkv.base.errors import QkvError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.serving.downloads import PREFIX
 from qkv.serving.metrics import SupervisorMetrics, share_metrics
 from qkv.serving.process import Process
@@ -30,6 +31,7 @@ from qkv.serving.worker_process import NEW_TEMPLATE, NEW_WORKER, Inherited, run_
 log = logging.getLogger("qkv.serving")
 NUMBERS = 4  # for each worker, since old workers that finish their requests have a number too
 PATIENCE = 15.0  # seconds beyond a request's time limit until a worker that stops is killed
+NEXT_TRY = 10.0  # seconds until a template that could not be loaded is loaded again
 SHORT_LIFE = 2.0  # seconds; a worker that ends sooner is replaced after a pause of as long
 MEMORY = Path("/dev/shm")  # metrics lie in memory where they can, so that a full disk stops nobody
 
@@ -47,6 +49,7 @@ class Supervisor:
         self.template: Process | None = None
         self.workers: list[Process] = []  # that serve the config
         self.processes: set[Process] = set()  # all that have not ended
+        self.described: list[str] = []  # a line for each model that is served
         self.time_limit = 240.0  # seconds after which every request is answered or given up
         self.stopping = False
         self.changing, self.switching = asyncio.Lock(), asyncio.Lock()
@@ -95,6 +98,8 @@ class Supervisor:
         It returns when every request that begins from now on is answered by the new workers.
         """
         async with self.changing:
+            if self.stopping:
+                raise ConfigError("the service is stopping")
             config = update(self.config)
             template = await self._start(NEW_TEMPLATE, self.template, config.model_dump(mode="json"))
             try:
@@ -109,8 +114,11 @@ class Supervisor:
                 raise
             if old_template is not None:
                 old_template.close()
-            for line in fresh[0].ready.result()["models"]:
-                log.info("%s", line)
+            described = fresh[0].ready.result()["models"]
+            for line in described:
+                if line not in self.described:
+                    log.info("%s", line)
+            self.described = described
             self._tell_all()
             for worker in old:
                 self._spawn(self._stop_worker(worker, "replaced"))
@@ -169,55 +177,64 @@ class Supervisor:
         if not self.stopping:
             kind = "the template" if process is self.template else "a worker"
             log.error("%s (process %d) has ended; another takes its place", kind, process.pid)
-            await (self._try(self._change_nothing) if process is self.template else self._replace(process))
+            await (self._replace_template(process) if process is self.template else self._replace(process))
 
-    async def _change_nothing(self) -> None:
-        await self.change(lambda config: config)
+    async def _replace_template(self, dead: Process) -> None:
+        """Load another template, and start its workers, until that succeeds."""
+        while not self.stopping and dead is self.template:
+            if await self._try(lambda: self.change(lambda config: config)):
+                await asyncio.sleep(NEXT_TRY)
 
     async def _replace(self, dead: Process) -> None:
         """Start a worker in the place of a dead one, until one is there."""
         self.metrics.replaced.inc()
+        pause = SHORT_LIFE if time.monotonic() - dead.started < SHORT_LIFE else 0.0
         while True:
-            if time.monotonic() - dead.started < SHORT_LIFE:
-                await asyncio.sleep(SHORT_LIFE)
+            await asyncio.sleep(pause)
+            pause = SHORT_LIFE
             async with self.switching:
                 enough = len(self.workers) >= self.config.workers  # a change has started all of them
                 if self.stopping or enough or self.template is None or self.template.ended.is_set():
                     return
-                dead = await self._start_worker(self.template)
-                with contextlib.suppress(QkvError):
-                    await dead.ready
-                    self.workers.append(dead)
-                    self._tell_all()
-                    log.info("a new worker (process %d) serves", dead.pid)
-                    return
+                try:
+                    worker = await self._start_worker(self.template)
+                    await worker.ready
+                except (QkvError, OSError) as error:
+                    log.error("no worker could be started, which is tried again: %s", error)
+                    continue
+                self.workers.append(worker)
+                self._tell_all()
+                log.info("a new worker (process %d) serves", worker.pid)
+                return
 
     async def _answer(self, process: Process, question: dict[str, Any]) -> None:
         """Do what an administrator asks of a worker, and answer it."""
         number, what = question.pop("asks"), question.pop("what")
         changes: dict[str, Callable[..., ServiceConfig]] = {"add": with_model, "remove": without_model}
+        failure = {}
         if what == "reload":
-            failed = await self._try(self.reload)
+            failure = await self._try(self.reload)
         elif what in changes:
-            failed = await self._try(lambda: self.change(lambda config: changes[what](config, **question)))
-        else:
-            failed = None
-        if failed is not None:
-            process.send(answers=number, failed=failed)
-        else:
-            process.send(answers=number, served={"models": self.config.models, "adapters": self.config.adapters})
+            failure = await self._try(lambda: self.change(lambda config: changes[what](config, **question)))
+        config = self.config
+        models, adapters = ({name: str(Path(each[name]).resolve()) for name in each} for each in (config.models, config.adapters))
+        process.send(answers=number, served={"models": models, "adapters": adapters}, **failure)
 
-    async def _try(self, change: Callable[[], Any]) -> str | None:
-        """Make a change; return the reason if it failed."""
+    async def _try(self, change: Callable[[], Any]) -> dict[str, Any]:
+        """Make a change; if it failed, return the reason, and whether that is a fault of qkv."""
         try:
             await change()
         except QkvError as error:
             if self.stopping:
-                return "the service is stopping"
+                return {"failed": "the service is stopping"}
             log.error("nothing has changed, the service goes on as before: %s", error)
-            return str(error)
+            return {"failed": str(error)}
+        except Exception as error:
+            where = "".join(traceback.format_tb(error.__traceback__))
+            log.error("a change failed, an error of qkv itself: %s: %s\n%s", type(error).__name__, error, where)
+            return {"failed": "an error of qkv itself", "fault": True}
         log.info("all %d workers have changed", self.config.workers)
-        return None
+        return {}
 
     async def _stop_worker(self, worker: Process, why: str) -> None:
         """Let a worker finish its requests, and kill it if that takes too long."""

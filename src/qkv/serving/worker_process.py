@@ -5,7 +5,6 @@ computes on one thread and has no event loop, since a fork copies only the threa
 a fork too, and loads only what differs.
 """
 
-import asyncio
 import contextlib
 import gc
 import logging
@@ -17,15 +16,14 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from fastapi import FastAPI
-
 from qkv.base.errors import ConfigError, QkvError
 from qkv.serving.admission import LONGEST
 from qkv.serving.metrics import share_metrics
-from qkv.serving.server import BACKLOG, ServiceServer, serve
+from qkv.serving.server import serve
 from qkv.serving.service_config import ServiceConfig
 from qkv.serving.shared_limits import SharedLimits
 from qkv.serving.supervisor_link import SupervisorLink, read_message, write_message
+from qkv.serving.worker_server import WorkerServer
 
 log = logging.getLogger("qkv.serving")
 NEW_WORKER, NEW_TEMPLATE = b"w", b"t"  # what a template is asked to fork; the new process's channel comes with it
@@ -168,56 +166,3 @@ def _device_type(device: str) -> str:
     if "found" not in answer:
         raise ConfigError(answer.get("failed", "looking for GPUs ended the process that did it; give --device cpu or cuda"))
     return answer["found"]
-
-
-class WorkerServer(ServiceServer):
-    """The server of a worker, which obeys the supervisor."""
-
-    def __init__(self, app: FastAPI, link: SupervisorLink):
-        super().__init__(app)
-        self.link = link
-        # All workers accept from one socket; who took every connection that waits, as asyncio does, would leave none to others.
-        self.config.backlog = 1
-        self.accepting: list[asyncio.Task[Any]] = []
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.loop = asyncio.get_running_loop()
-        await super().startup(sockets)
-        for each in sockets or ():
-            each.listen(BACKLOG)  # asyncio has listened with our `backlog`
-        self.obeying = asyncio.create_task(self.link.run(self.service.description(), self._stop))
-
-    def _stop(self) -> None:
-        self.should_exit = True
-
-    async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:  # every second
-            self.service.metrics.refresh()
-            if self.service.dead and not self.should_exit:
-                log.error("nobody computes for %s any more; this worker ends", ", ".join(self.service.dead))
-                self.should_exit = True
-        return await super().on_tick(counter)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if not self.link.replaced:  # nobody else would accept the connections that wait
-            for each in sockets or ():
-                self._accept_all(each)
-        await super().shutdown(sockets)
-
-    def _accept_all(self, listening: socket.socket) -> None:
-        """Accept every connection that waits, without giving way to anything else."""
-        protocol_class: Any = self.config.http_protocol_class
-
-        def protocol() -> asyncio.Protocol:
-            return protocol_class(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-
-        with contextlib.suppress(OSError):  # no other waits
-            while True:
-                connection, _ = listening.accept()
-                connection.setblocking(False)
-                self.accepting.append(self.loop.create_task(self.loop.connect_accepted_socket(protocol, connection)))
-
-    async def linger(self) -> None:
-        await asyncio.gather(*self.accepting, return_exceptions=True)
-        await super().linger()
-        self.link.send(drained=True)
