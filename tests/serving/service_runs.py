@@ -120,8 +120,8 @@ def write_all(folder: Path) -> list[str]:
 class Running:
     """A service on this machine, in a thread of its own, until the end of a `with`."""
 
-    def __init__(self, models: ModelRegistry, supervisor: Any = None, **settings: Any):
-        self.app = create_app(models, ServiceSettings(**{"logs": "none", **settings}), supervisor=supervisor)
+    def __init__(self, models: ModelRegistry, **settings: Any):
+        self.app = create_app(models, ServiceSettings(**{"logs": "none", **settings}))
         self.service = self.app.state.service
         self.listening = bind("127.0.0.1", 0)
         self.port = self.listening.getsockname()[1]
