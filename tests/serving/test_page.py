@@ -4,12 +4,13 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from service_runs import Running
 
 from encoder_runs import write_run
+from qkv.serving.admin_api import admin_router
 from qkv.serving.authentication import digest
 from qkv.serving.registry import ModelRegistry, load_models
 from qkv.serving.settings import ApiKey
@@ -298,17 +299,22 @@ def said_of(running: Running, text: str) -> bytes:
     return running.said("/translate", q=text)["translatedText"].encode()
 
 
-class Administered:
+class Administered(SupervisorLink):
     """Stands for the supervisor of a service."""
 
-    async def ask(self, what: str, name: str = "") -> dict[str, Any]:
+    def __init__(self) -> None:
+        pass
+
+    async def ask(self, **question: Any) -> dict[str, Any]:
         served = {"models": {"gpt": "runs/gpt"}, "adapters": {}}
-        return {"served": served} if what == "list" else {"failed": f"there is no {name}"}
+        return {"served": served} if question["what"] == "list" else {"failed": f"there is no {question['name']}"}
 
 
 def test_administration_is_tried_with_its_own_key(open_page: Open, models: ModelRegistry) -> None:
     keys = {"keys": (ApiKey(name="anna", digest=digest("sesame")),), "admin_keys": (ApiKey(name="root", digest=digest("root")),)}
-    with Running(models, cast(SupervisorLink, Administered()), **keys) as guarded:
+    served = Running(models, **keys)
+    served.app.include_router(admin_router(served.service, Administered()))
+    with served as guarded:
         described = guarded.client.get("/openapi.json").json()["paths"]["/admin/models/{name}"]["delete"]
         assert {"403", "409"} <= described["responses"].keys() and described["security"] != []
         page = open_page(url=guarded.url)
