@@ -1,0 +1,123 @@
+"""The record of a claim that was run, claim.json: what it says, its figures and its verdict; with table, picture and page beside it."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from qkv.base.errors import DataError
+from qkv.base.files import atomic_file
+from qkv.claims.claim import SIZES, Claim
+from qkv.claims.experiment import Result
+from qkv.claims.pictures import render
+from qkv.claims.verdict import interval_of_mean
+from qkv.report.charts import short
+from qkv.training.progress import duration
+
+RECORD, TABLE, PICTURE, PAGE = "claim.json", "table.md", "picture.svg", "page.html"
+TEXTS = ("topic", "statement", "source", "measured", "prediction", "explanation", "formula", "changes")
+Record = dict[str, Any]
+
+
+def make_record(result: Result, options: Sequence[str] = ()) -> Record:
+    """Return everything about a run as plain values; `options` are those of the command beside the size."""
+    claim: Claim = result.named.claim
+    size = {"quick": ["--quick"], "gpu": ["--size", "gpu"]}.get(result.size, [])
+    return {
+        "name": result.named.name,
+        **{name: getattr(claim, name) for name in TEXTS},
+        **result.verdict.json(),
+        "preliminary": result.preliminary,
+        "size": result.size,
+        "seeds": result.seeds,
+        "settings": {**claim.sizes["cpu"], **claim.sizes.get(result.size, {})},
+        "variants": {name: dict(settings) for name, settings in claim.variants.items()},
+        "units": dict(claim.units),
+        "figures": result.figures,
+        "facts": dict(result.facts),
+        "command": shlex.join(["qkv", "claims", "run", result.named.name, *size, *options]),
+    }
+
+
+def write_record(result: Result, folder: Path, options: Sequence[str] = ()) -> Record:
+    """Write claim.json, table.md, picture.svg and page.html into a folder; claim.json comes last."""
+    from qkv.claims.page import render_page
+
+    record = make_record(result, options)
+    picture = render(result.named.claim.picture(result))
+    files = {
+        TABLE: figures_table(record),
+        PICTURE: picture,
+        PAGE: render_page([(record, picture)]),
+        RECORD: json.dumps(record, indent=1, ensure_ascii=False) + "\n",
+    }
+    for name, text in files.items():
+        with atomic_file(folder / name) as aside:
+            aside.write_text(text, encoding="utf-8")
+    return record
+
+
+def read_records(out: Path) -> dict[str, dict[str, tuple[Record, str]]]:
+    """Return the records below a folder of claims with their pictures: name -> size -> (record, picture)."""
+    found: dict[str, dict[str, tuple[Record, str]]] = {}
+    for path in sorted(out.glob(f"*/*/{RECORD}")):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            picture = (path.parent / PICTURE).read_text(encoding="utf-8")
+            found.setdefault(record["name"], {})[record["size"]] = record, picture
+        except (OSError, ValueError, KeyError):
+            raise DataError(f"{path}: damaged; run the claim again: its cells are kept") from None
+    return found
+
+
+def best_record(sizes: dict[str, tuple[Record, str]]) -> tuple[Record, str]:
+    """Return the record of the largest size."""
+    return max(sizes.values(), key=lambda one: SIZES.index(one[0]["size"]))
+
+
+def scalar_figures(record: Record) -> list[str]:
+    """Return the figures that are one number for each seed."""
+    first = next(iter(record["figures"].values()))
+    return [name for name in record["units"] if not isinstance(first[name][0], list)]
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """Format the mean of seeds and the half width of its 95 % interval."""
+    found = interval_of_mean(values)
+    spread = f" ± {short(found.high - found.mean)}" if len(values) > 2 else ""
+    return short(found.mean) + spread
+
+
+def figures_table(record: Record) -> str:
+    """Return the figures as a Markdown table, with the findings below."""
+    names = scalar_figures(record)
+    lines = [f"| variant | {' | '.join(record['units'][name] for name in names)} |", f"|---|{'---:|' * len(names)}"]
+    for variant, figures in record["figures"].items():
+        lines.append(f"| {variant} | {' | '.join(mean_and_spread(figures[name]) for name in names)} |")
+    lines += ["", f"Mean of {len(record['seeds'])} seeds ± half of its 95 % interval.", ""]
+    lines += [f"- {one['says']}: **{one['outcome']}** ({explain(one)})" for one in record["parts"]]
+    lines += [f"- control, {one['says']}: **{one['outcome']}** ({explain(one)})" for one in record["controls"]]
+    return "\n".join([*lines, ""])
+
+
+def explain(finding: Record) -> str:
+    """Say what a finding rests on, with its numbers."""
+    if finding["mean"] is None:
+        return finding["reason"]
+    sign = "factor" if finding["ratio"] else "difference"
+    p = "p < 0.001" if finding["p"] < 0.001 else f"p = {finding['p']:.3f}"
+    return (
+        f"{finding['reason']}: {sign} {short(finding['mean'])}, interval {short(finding['low'])} to {short(finding['high'])}, "
+        f"{p}; what matters is {short(finding['wanted'])}"
+    )
+
+
+def shown_verdict(record: Record) -> str:
+    """Return the verdict, marked where it is preliminary."""
+    return f"{record['verdict']} ({record['preliminary']})" if record["preliminary"] else record["verdict"]
+
+
+def cost(record: Record) -> str:
+    """Return the time that all cells took together."""
+    return duration(record["facts"]["seconds"])
