@@ -1,8 +1,8 @@
 """A claim: what it says and predicts, the experiment that tests it, and the rule of its verdict.
 
-A claim's file in library/ ends in `CLAIM = Claim(...)`. `measure` is called once for each cell, that is for each variant and seed,
-and returns figures; `parts` and `controls` are rules over them (verdict.py). Everything that is predicted stands in the file
-before any run.
+A claim's file in library/ ends in `CLAIM = Claim(...)`. `measure` is called once for each cell, that is for each variant and
+seed, and returns figures; `parts` and `controls` are rules over them (verdict.py). Everything that is predicted stands in the
+file before any run.
 """
 
 import ast
@@ -24,7 +24,7 @@ LIBRARY = Path(__file__).parent / "library"
 TOPICS = ("order and length", "attention itself", "training deep nets", "cost", "pretraining", "words", "looking")
 SIZES = ("quick", "cpu", "gpu")
 EXPERIMENT = ("variants", "sizes", "measure")  # arguments of a claim that its figures depend on
-Figure = float | Sequence[float]  # a number, or a curve of numbers
+Measured = dict[str, float | list[float]]  # name of a figure -> a number, or a curve of numbers
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Claim:
     changes: str  # what would change the verdict, and what this experiment does not show
     variants: Mapping[str, Mapping[str, Any]]  # name -> the settings in which it differs from the others
     sizes: Mapping[str, Mapping[str, Any]]  # cpu -> settings of all variants; quick and gpu -> what differs from cpu
-    measure: Callable[[Cell], Mapping[str, Figure]]
+    measure: Callable[[Cell], Measured]
     parts: Sequence[Rule]
     controls: Sequence[Rule] = ()
     picture: Callable[[Any], Any]  # from an experiment's Result to a Picture, see pictures.py
@@ -80,9 +80,8 @@ class Claim:
         if self.topic not in TOPICS:
             raise ConfigError(f"topic {self.topic!r} is not known; choose one of {', '.join(TOPICS)}")
         for field in fields(self):
-            if field.type == "str" or field.type is str:
-                if not getattr(self, field.name).strip():
-                    raise ConfigError(f"{field.name} is empty; a claim says everything before it is run")
+            if field.type is str and not getattr(self, field.name).strip():
+                raise ConfigError(f"{field.name} is empty; a claim says everything before it is run")
         if self.seeds < MIN_SEEDS or not self.parts:
             raise ConfigError(f"a claim needs at least {MIN_SEEDS} seeds and one part")
         if "cpu" not in self.sizes or "quick" not in self.sizes or set(self.sizes) - set(SIZES):

@@ -1,8 +1,8 @@
 """The experiment of a claim: variants x seeds, cell by cell, on this machine or a Ray cluster.
 
-A finished cell is a small JSON file, written whole, whose name is a digest of everything that decides its figures: claim, code of
-its file, variant, settings, seed, device and text. A rerun computes the cells that are missing. Other code of qkv may have changed
-since a cell was computed: each cell remembers a digest of the package, and the result says how many come from other code.
+A finished cell is a small JSON file, written whole, whose name is a digest of everything that decides its figures: claim, code
+of its file, variant, settings, seed, device and text. A rerun computes the cells that are missing. Other code of qkv may have
+changed since a cell was computed: each cell remembers a digest of the package, and the result says how many come from other code.
 """
 
 import contextlib

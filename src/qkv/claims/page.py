@@ -15,9 +15,9 @@ from qkv.claims.verdict import FAILS, HOLDS, PARTLY, UNDECIDED, VERDICTS
 TEMPLATE = Path(__file__).parent / "template"
 CLASSES = {HOLDS: "holds", PARTLY: "partly", FAILS: "fails", UNDECIDED: "undecided"}
 INTRODUCTION = (
-    "What papers and people say about attention, each as a small experiment that anybody can rerun. Predictions were written before "
-    "the runs, and verdicts are computed from the figures. They are about small models on small tasks: “does not hold here” is no "
-    "proof for large ones, and “undecided” is a result."
+    "What papers and people say about attention, each as a small experiment that anybody can rerun. Predictions were written "
+    "before the runs, and verdicts are computed from the figures. They are about small models on small tasks: “does not hold "
+    "here” is no proof for large ones, and “undecided” is a result."
 )
 
 

@@ -1,7 +1,7 @@
 """Pictures of a claim's figures as SVG that follows light and dark mode: dots of seeds with their mean, and curves.
 
-A picture is 460 units wide, readable on a phone. `strip` shows one number for each variant, `curves` a curve for each, `stack` puts
-pictures under each other.
+A picture is 460 units wide, readable on a phone. `strip` shows one number for each variant, `curves` a curve for each, `stack`
+puts pictures under each other.
 """
 
 import html

@@ -1,4 +1,4 @@
-"""The record of a claim that was run, claim.json: what it says, its figures and its verdict; with table, picture and page beside it."""
+"""The record of a claim that was run, claim.json: what it says, its figures and verdict; table, picture and page beside it."""
 
 import json
 import shlex

@@ -4,18 +4,18 @@ A claim has parts. The rule of a part compares figures of variants, seed by seed
 It looks at the interval of the mean difference (Student's t over seeds, 95 %; with k parts 100 - 5 / k %, after Bonferroni):
 
 - holds: the interval excludes 0 in the predicted direction, and the mean is at least as large as the effect that matters;
-- does not hold here: the interval lies below the effect that matters (there is none, a smaller one, or one in the other direction);
+- does not hold here: the interval lies below the effect that matters (there is none, a smaller one, or the opposite);
 - undecided: neither; more seeds would tell.
 
-So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules too: if one fails, the experiment
-could not have shown the effect, and the verdict is "undecided" whatever the parts say.
+So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules too: if one fails, the
+experiment could not have shown the effect, and the verdict is "undecided" whatever the parts say.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from qkv.base.errors import ConfigError
 
@@ -115,11 +115,13 @@ class Compared(Rule):
 class Higher(Compared):
     """`of` is higher than `than`, by a difference of at least `by` or a factor of at least `times`."""
 
+    direction: ClassVar[int] = 1
     by: float | None = None
     times: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.by is None) == (self.times is None) or (self.by or 1) <= 0 or (self.times or 2) <= 1:
+        large_enough = self.by > 0 if self.by is not None else self.times is not None and self.times > 1
+        if not large_enough or (self.by is not None and self.times is not None):
             raise ConfigError(f"{self.says}: give the effect that matters: by= above 0, or times= above 1")
 
     def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
@@ -127,10 +129,8 @@ class Higher(Compared):
         wanted = math.log(self.times) if self.times is not None else self.by
         assert wanted is not None
         differences, found = self.interval(figures, level, ratio)
-        if not isinstance(self, Lower):
-            mean, low, high = found.mean, found.low, found.high
-        else:
-            mean, low, high = -found.mean, -found.high, -found.low
+        mean = self.direction * found.mean
+        low, high = sorted((self.direction * found.low, self.direction * found.high))
         if len(differences) < MIN_SEEDS:
             outcome, reason = UNDECIDED, f"{len(differences)} seeds; at least {MIN_SEEDS} are needed"
         elif low > 0 and mean >= wanted:
@@ -140,13 +140,16 @@ class Higher(Compared):
             outcome, reason = FAILS, other or "there is no effect of that size"
         else:
             outcome, reason = UNDECIDED, "the seeds differ too much to tell"
-        numbers = [math.exp(value) if ratio else value for value in (mean, low, high, wanted)]
-        return Finding(self.says, outcome, reason, self.figure, *numbers[:3], found.p, numbers[3], ratio)
+        if ratio:
+            mean, low, high, wanted = (math.exp(value) for value in (mean, low, high, wanted))
+        return Finding(self.says, outcome, reason, self.figure, mean, low, high, found.p, wanted, ratio)
 
 
 @dataclass(frozen=True)
 class Lower(Higher):
     """`of` is lower than `than`, by a difference of at least `by` or a factor of at least `times`."""
+
+    direction: ClassVar[int] = -1
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,7 +103,7 @@ def table_command(
         print(replace_table(records, into))
 
 
-def _records(runs: Path) -> dict:  # type: ignore[type-arg]
+def _records(runs: Path) -> dict[str, Any]:
     from qkv.claims.record import read_records
 
     records = read_records(runs)
