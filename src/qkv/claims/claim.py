@@ -8,7 +8,6 @@ file before any run.
 import ast
 import difflib
 import hashlib
-import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -127,23 +126,23 @@ def find_claim(name: str) -> NamedClaim:
             near = difflib.get_close_matches(name.lower().replace("_", "-"), claim_names(), n=1, cutoff=0.3)
             hint = f"did you mean {near[0]}?" if near else "see qkv claims"
             raise ConfigError(f"no claim {name!r}; {hint}")
-    module = _load(file)
-    claim = getattr(module, "CLAIM", None)
+    text = file.read_text(encoding="utf-8")
+    claim = _execute(file, text).get("CLAIM")
     if not isinstance(claim, Claim):
         raise ConfigError(f"{file}: has no CLAIM = Claim(...); see docs/claims.md")
-    return NamedClaim(file.stem.replace("_", "-"), file, claim, code_digest(file.read_text(encoding="utf-8")))
+    return NamedClaim(file.stem.replace("_", "-"), file, claim, code_digest(text))
 
 
-def _load(file: Path) -> ModuleType:
-    if file.parent == LIBRARY:
-        return importlib.import_module(f"qkv.claims.library.{file.stem}")
-    spec = importlib.util.spec_from_file_location(f"qkv_claim_{file.stem}", file)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{file}: cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses of the file look their module up
-    spec.loader.exec_module(module)
-    return module
+def _execute(file: Path, text: str) -> dict[str, Any]:
+    """Run a claim's file. No compiled copy is used: it might be older than the text, whose digest names the figures."""
+    module = ModuleType(f"{'qkv.claims.library' if file.parent == LIBRARY else 'claim'}.{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses of the file look their module up
+    try:
+        exec(compile(text, file, "exec"), module.__dict__)
+    except SyntaxError as error:
+        raise ConfigError(f"{file}, line {error.lineno}: {error.msg}") from None
+    return module.__dict__
 
 
 def code_digest(text: str) -> str:

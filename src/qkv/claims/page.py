@@ -84,9 +84,9 @@ def _article(record: Record, picture: str, others: Sequence[Record]) -> str:
         f'<article id="{_e(record["name"])}" data-topic="{_e(record["topic"])}" data-verdict="{_e(record["verdict"])}">'
         f'<header><div class="kind"><span class="verdict {kind}{quick}">{_e(shown_verdict(record))}</span>'
         f"<span>{_e(record['topic'])}</span></div><h2>{_e(record['statement'])}</h2></header>"
-        f'<div><p class="explanation">{_e(record["explanation"])}</p><p class="formula">{_e(record["formula"])}</p>{texts}</div>'
-        f'<div><figure class="picture">{picture}</figure>{_findings(record)}'
-        f'<details><summary>Figures</summary><div class="wide">{_table(record)}</div></details></div>'
+        f'<div><p class="explanation">{_e(record["explanation"])}</p><p class="formula">{_e(record["formula"])}</p></div>'
+        f'<div class="result"><figure class="picture">{picture}</figure>{_findings(record)}'
+        f'<details><summary>Figures</summary><div class="wide">{_table(record)}</div></details></div><div>{texts}</div>'
         f"<footer><code>{_e(record['command'])}</code><span>{len(record['seeds'])} seeds, {_e(cost(record))} on "
         f"{_e(facts['device'])}, {_e(facts['date'])}</span>{elsewhere}{warning}</footer></article>"
     )

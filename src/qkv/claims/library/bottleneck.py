@@ -49,8 +49,8 @@ CLAIM = Claim(
         "one vector, more weights": {"model.attention": "none", "model.width": 144},
     },
     sizes={
-        "cpu": {"pairs": 20000, "steps": 600},
-        "quick": {"steps": 150},
+        "cpu": {"pairs": 20000, "steps": 1500},
+        "quick": {"steps": 500},
     },
     measure=measure,
     units={

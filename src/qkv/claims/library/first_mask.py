@@ -29,19 +29,15 @@ LETTERS, LENGTH = 16, 24
 def unmask_later_layers(job: Job) -> None:
     """Let all layers but the first see the whole text."""
     gpt: Any = job.model.encoder
-    run_layer, embed = gpt.layer, gpt.embedding.forward
-    texts: list[torch.Tensor] = []
-
-    def remember(rows: Rows) -> torch.Tensor:
-        texts[:] = [rows.text]
-        return embed(rows)
+    run_layer, texts = gpt.layer, list[torch.Tensor]()
+    gpt.embedding.register_forward_pre_hook(lambda _, inputs: texts.__setitem__(slice(None), [inputs[0].text]))
 
     def layer(number: int, x: torch.Tensor, context: AttentionContext) -> torch.Tensor:
         (text,) = texts
         everything = AttentionContext(DenseMask(same_text(text, text).dense(len(text), text.size(1), text.size(1), text.device)))
         return run_layer(number, x, context if number == 0 else everything)
 
-    gpt.embedding.forward, gpt.layer = remember, layer
+    gpt.layer = layer
 
 
 def measure(cell: Cell) -> Measured:

@@ -19,7 +19,7 @@ from qkv.claims.verdict import Always, Higher, Same
 def measure(cell: Cell) -> Measured:
     """Train the task, then permute an input of the trained encoder."""
     words = tasks.letters(12)
-    pairs = tasks.examples(tasks.first_of_two, cell.seed, cell["pairs"], (4, 10), words, 2000, tasks.a_and_b)
+    pairs = tasks.examples(tasks.first_of_two, cell.seed, cell["pairs"], (4, 10), words, cell["tests"], tasks.a_and_b)
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=cell["steps"])
     generator = torch.Generator().manual_seed(cell.seed)
     ids = torch.randint(4, 4 + len(words), (32, 10), generator=generator).to(run.job.validator.device)
@@ -50,7 +50,7 @@ CLAIM = Claim(
     changes="A decoder that sees only the past knows some order even without positions: its first word sees one word, its "
     "second two. This experiment permutes the encoder's input.",
     variants={"no positions": {"model.positions": "none"}, "sinusoidal": {"model.positions": "sinusoidal"}},
-    sizes={"cpu": {"pairs": 10000, "steps": 300, "training.batch_tokens": 256}, "quick": {"steps": 100}},
+    sizes={"cpu": {"pairs": 10000, "tests": 2000, "steps": 300, "training.batch_tokens": 256}, "quick": {"steps": 100}},
     measure=measure,
     units={"accuracy": "texts answered right", "change": "largest change of a state, relative"},
     parts=(
