@@ -61,10 +61,22 @@ Document = list[Sentence]
 class Language:
     """The words of a language and of its translation, drawn from a seed."""
 
-    def __init__(self, seed: int = 0, topics: int = 10, nouns: int = 30, verbs: int = 12, adjectives: int = 10, roles: int = 2):
-        """All but `topics` are numbers for each topic; `roles` are pairs of persons, such as king and queen."""
+    def __init__(
+        self,
+        seed: int = 0,
+        topics: int = 10,
+        nouns: int = 30,
+        verbs: int = 12,
+        adjectives: int = 10,
+        roles: int = 2,
+        pronouns: float = 0.6,
+    ):
+        """Words are numbers for each topic; `roles` are pairs of persons, such as king and queen, of whose sentences a share has
+        `pronouns`.
+        """
         rng = rng_at(seed, "language")
         self.topics, self.sizes = topics, {"noun": nouns, "verb": verbs, "adjective": adjectives}
+        self.pronouns = pronouns
         self.roles = 1 + roles * topics  # the first, man and woman, belongs to no topic
         persons = 2 * self.roles
         stems = iter(_stems(rng, 2 * (topics * (nouns + verbs + adjectives) + persons + 40)))
@@ -132,7 +144,7 @@ class Language:
         adjectives = np.stack([self._rank(rng, topic, "adjective") for _ in range(2)], 1)
         adjectives = np.where(rng.random((many, 2)) < 0.3, adjectives, -1)
         adverb = np.where(rng.random(many) < 0.3, rng.integers(0, len(self.adverbs), many), -1)
-        owned = np.where(person & (rng.random(many) < 0.6), owned, -1)
+        owned = np.where(person & (rng.random(many) < self.pronouns), owned, -1)
         verb = self._rank(rng, topic, "verb")
         usual = rng.integers(0, VERBS_OF_ROLE, many) + VERBS_OF_ROLE * ((role - 1) // self.topics)  # what persons of a role do
         usual = topic * self.sizes["verb"] + usual % self.sizes["verb"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from qkv.base.files import atomic_file
 from qkv.claims.claim import TOPICS
+from qkv.claims.documents import in_order
 from qkv.claims.record import Record, cost, explain, mean_and_spread, scalar_figures, shown_verdict
 from qkv.claims.verdict import FAILS, HOLDS, PARTLY, UNDECIDED, VERDICTS
 
@@ -39,10 +40,7 @@ def render_page(records: Sequence[tuple[Record, str]], others: dict[str, list[Re
 
 def write_gallery(records: dict[str, dict[str, tuple[Record, str]]], out: Path) -> Path:
     """Write index.html with all claims, in the order of topics; each is shown at its largest size."""
-    from qkv.claims.record import best_record
-
-    best = [best_record(sizes) for sizes in records.values()]
-    best.sort(key=lambda one: (TOPICS.index(one[0]["topic"]), one[0]["name"]))
+    best = in_order(records)
     others = {
         record["name"]: [other for other, _ in records[record["name"]].values() if other["size"] != record["size"]]
         for record, _ in best

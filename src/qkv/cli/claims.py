@@ -90,17 +90,17 @@ def table_command(
     runs: Annotated[Path, typer.Option(help="Folder of the claims that were run.")] = RUNS,
     into: Annotated[
         Path | None,
-        typer.Option(help="Markdown file whose part between the marks verdicts is replaced; with pictures beside it."),
+        typer.Option(help="Markdown page with two marks, between which table, figures and pictures are put."),
     ] = None,
 ) -> None:
     """Print the verdicts as a Markdown table, or put it into a page of documentation."""
-    from qkv.claims.documents import replace_table, verdicts_table
+    from qkv.claims.documents import replace_results, verdicts_table
 
     records = _records(runs)
     if into is None:
         print(verdicts_table(records))
     else:
-        print(replace_table(records, into))
+        print(replace_results(records, into))
 
 
 def _records(runs: Path) -> dict[str, Any]:

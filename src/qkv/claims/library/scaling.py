@@ -26,8 +26,8 @@ WIDTHS, KEYS = (4, 16, 64, 256, 1024), 64
 
 def largest_weight(width: int, scaled: bool, seed: int) -> float:
     """Return the mean of the largest attention weight of a random query over 64 random keys."""
-    q, k = torch.randn(2, 1, 1, 512, width, generator=torch.Generator().manual_seed(seed))
-    weights = attention_weights(q if scaled else q * math.sqrt(width), k[:, :, :KEYS], None)
+    q, k = torch.randn(2, 64, 1, KEYS, width, generator=torch.Generator().manual_seed(seed))
+    weights = attention_weights(q if scaled else q * math.sqrt(width), k, None)
     return float(weights.max(-1).values.mean())
 
 
