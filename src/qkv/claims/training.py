@@ -3,17 +3,20 @@
 Everything is as in `qkv train`, but for the end: no choice among checkpoints, no report. The last weights are measured.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qkv.base.errors import DataError
 from qkv.base.files import atomic_file
 from qkv.claims.claim import Cell
 from qkv.folder.run import lock_run, open_run
 from qkv.folder.start import complete_recipe
 from qkv.jobs.job import Job
+from qkv.jobs.prepared_pairs import UNFILTERED
 from qkv.jobs.train import JOBS, resolve_recipe
 from qkv.recipes import Recipe
 from qkv.training.log import read_metrics
@@ -21,8 +24,9 @@ from qkv.training.loop import Trainer, Validation
 from qkv.training.progress import Progress
 
 TextPair = tuple[str, str]
-# What all trainings of claims share: float32 on a CPU, the last weights, no pauses for checkpoints or validation.
-QUIET = {"training.averaging": "none", "training.log_every": 50, "data.check.identical": "keep", "data.check.duplicates": "keep"}
+# What all trainings of claims share: the last weights, and all pairs as they are.
+QUIET = {"training.averaging": "none", "training.log_every": 50}
+ALL_PAIRS = {f"data.check.{key}": value for key, value in UNFILTERED.model_dump().items() if key != "overlap"}
 # Small models that two cores train in seconds, on words between spaces; recipes say what they leave open.
 TRANSFORMER = {
     "data.protect": False, "tokenizer.shared": {"kind": "words"}, "objective.smoothing": 0.0, "model.width": 64,
@@ -113,13 +117,18 @@ def train(
         "seed": cell.seed, "training.steps": steps, "training.save_every": steps, "training.validate_every": steps,
         "training.device": cell.device, **({"training.precision": "float32"} if cell.device == "cpu" else {}),
     }  # fmt: skip
-    job_keys = QUIET if "data.train" in settings and "data.text" not in settings else _without_checks(QUIET)
-    wanted = complete_recipe(resolve_recipe(recipe, _spelled({**job_keys, **fixed, **settings, **cell.recipe_settings})))
+    given = {**QUIET, **fixed, **settings, **cell.recipe_settings}
+    # In the form of `--set`, where a section such as tokenizer.shared is replaced as a whole.
+    spelled = [f"{key}={json.dumps(str(value) if isinstance(value, Path) else value)}" for key, value in given.items()]
+    wanted = complete_recipe(resolve_recipe(recipe, spelled))
     folder, progress = cell.new_folder(name), Progress(quiet=True)
     began = time.monotonic()
     with lock_run(folder):
         open_run(folder, wanted, False)
         job = JOBS[wanted.job](wanted, folder, progress, False)
+        dropped = sum(report.read - report.kept for _, report in getattr(getattr(job.validator, "data", None), "reports", ()))
+        if dropped:
+            raise DataError(f"{dropped:,} training pairs were dropped (data.check, data.max_tokens); all must be trained on")
         if change is not None:
             change(job)
         trainer = Trainer(
@@ -138,17 +147,6 @@ def train(
     return Trained(wanted, job, folder, seconds)
 
 
-def _without_checks(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if not name.startswith("data.check")}
-
-
-def _spelled(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as `--set` takes them, in order: a section such as tokenizer.shared is replaced as a whole."""
-    import json
-
-    return [f"{name}={json.dumps(str(value) if isinstance(value, Path) else value)}" for name, value in settings.items()]
-
-
 def train_pairs(
     cell: Cell,
     recipe: str,
@@ -159,7 +157,7 @@ def train_pairs(
 ) -> Trained:
     """Train a translator on pairs of texts; see `train` for the options."""
     files = {"data.train": write_pairs(cell, "train", train_on), "data.dev": write_pairs(cell, "dev", dev)}
-    return train(cell, recipe, {**files, **settings}, **options)
+    return train(cell, recipe, {**ALL_PAIRS, **files, **settings}, **options)
 
 
 def train_text(
