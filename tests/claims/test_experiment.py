@@ -15,7 +15,8 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.claims import experiment
 from qkv.claims.claim import Claim, NamedClaim, claim_names, code_digest, find_claim
 from qkv.claims.experiment import RunOptions, run_claim
-from qkv.claims.record import read_records, write_record
+from qkv.claims.page import write_record
+from qkv.claims.record import read_records
 from qkv.claims.verdict import FAILS, HOLDS, UNDECIDED
 
 TOY = '''

@@ -12,8 +12,8 @@ from qkv.base.errors import ConfigError
 from qkv.claims.claim import find_claim
 from qkv.claims.documents import BEGIN, END, replace_results
 from qkv.claims.experiment import Result
-from qkv.claims.page import write_gallery
-from qkv.claims.record import read_records, write_record
+from qkv.claims.page import write_gallery, write_record
+from qkv.claims.record import read_records
 from qkv.claims.verdict import decide
 from qkv.cli.app import app
 

@@ -14,8 +14,8 @@ from qkv.claims.verdict import (
     Always,
     Higher,
     Lower,
-    Rule,
     Same,
+    VerdictRule,
     decide,
     interval_of_mean,
     t_probability,
@@ -57,7 +57,7 @@ HIGHER = Higher("a is higher", "x", "a", than="b", by=1.0)
         (Higher("an interaction", "x", ("a", "b"), than=0.0, by=1.0), 5, 2.0, 0.1, HOLDS),
     ],
 )
-def test_outcomes(rule: Rule, seeds: int, effect: float, noise: float, outcome: str) -> None:
+def test_outcomes(rule: VerdictRule, seeds: int, effect: float, noise: float, outcome: str) -> None:
     finding = rule.judge(figures(seeds, effect, noise))
     assert finding.outcome == outcome, finding
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.claims.verdict import MIN_SEEDS, Rule
+from qkv.claims.verdict import MIN_SEEDS, VerdictRule
 
 LIBRARY = Path(__file__).parent / "library"
 TOPICS = ("order and length", "attention itself", "training deep nets", "cost", "pretraining", "words", "looking")
@@ -67,8 +67,8 @@ class Claim:
     variants: Mapping[str, Mapping[str, Any]]  # name -> the settings in which it differs from the others
     sizes: Mapping[str, Mapping[str, Any]]  # cpu -> settings of all variants; quick and gpu -> what differs from cpu
     measure: Callable[[Cell], Measured]
-    parts: Sequence[Rule]
-    controls: Sequence[Rule] = ()
+    parts: Sequence[VerdictRule]
+    controls: Sequence[VerdictRule] = ()
     picture: Callable[[Any], Any]  # from an experiment's Result to a Picture, see pictures.py
     units: Mapping[str, str]  # figure -> what it is, for tables and axes
     seeds: int = 5  # 3 where one cell takes above 5 minutes

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,22 @@ from typing import Any
 from qkv.base.files import atomic_file
 from qkv.claims.claim import TOPICS
 from qkv.claims.documents import in_order
-from qkv.claims.record import Record, cost, explain, mean_and_spread, scalar_figures, shown_verdict
+from qkv.claims.experiment import Result
+from qkv.claims.pictures import render
+from qkv.claims.record import (
+    PAGE,
+    PICTURE,
+    RECORD,
+    TABLE,
+    Record,
+    cost,
+    explain,
+    figures_table,
+    make_record,
+    mean_and_spread,
+    scalar_figures,
+    shown_verdict,
+)
 from qkv.claims.verdict import FAILS, HOLDS, PARTLY, UNDECIDED, VERDICTS
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -36,6 +52,22 @@ def render_page(records: Sequence[tuple[Record, str]], others: dict[str, list[Re
         f'initial-scale=1"><meta http-equiv="Content-Security-Policy" content="{policy}"><title>{_e(title)} · qkv claims</title>'
         f"<style>{style}</style></head><body>{head}<main>{body}</main><script>{script}</script></body></html>\n"
     )
+
+
+def write_record(result: Result, folder: Path, options: Sequence[str] = ()) -> Record:
+    """Write claim.json, table.md, picture.svg and page.html into a folder; claim.json comes last."""
+    record = make_record(result, options)
+    picture = render(result.named.claim.picture(result))
+    files = {
+        TABLE: figures_table(record),
+        PICTURE: picture,
+        PAGE: render_page([(record, picture)]),
+        RECORD: json.dumps(record, indent=1, ensure_ascii=False) + "\n",
+    }
+    for name, text in files.items():
+        with atomic_file(folder / name) as aside:
+            aside.write_text(text, encoding="utf-8")
+    return record
 
 
 def write_gallery(records: dict[str, dict[str, tuple[Record, str]]], out: Path) -> Path:

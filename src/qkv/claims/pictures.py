@@ -16,11 +16,12 @@ from qkv.report.charts import short, ticks
 WIDTH, LEFT, RIGHT = 460, 46, 62
 COLOURS = 6
 STYLE = """
-.claim-picture{--ink:#1c1e22;--soft:#666b75;--rule:#dcdcd6;--c1:#3b5bdb;--c2:#e8590c;--c3:#0c8599;--c4:#ae3ec9;--c5:#5c940d;--c6:#868e96;
-font:13px ui-sans-serif,system-ui,"Segoe UI",Roboto,"Noto Sans",sans-serif}
-@media(prefers-color-scheme:dark){.claim-picture{--ink:#e7e8ea;--soft:#a2a8b3;--rule:#363a43;--c1:#8ea6ff;--c2:#ff9f5a;--c3:#4fc3d6;
+.claim-picture{--paper:#fff;--ink:#1c1e22;--soft:#666b75;--rule:#dcdcd6;--c1:#3b5bdb;--c2:#e8590c;--c3:#0c8599;--c4:#ae3ec9;--c5:#5c940d;--c6:#868e96;
+font:15px ui-sans-serif,system-ui,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+@media(prefers-color-scheme:dark){.claim-picture{--paper:#1b1d22;--ink:#e7e8ea;--soft:#a2a8b3;--rule:#363a43;--c1:#8ea6ff;--c2:#ff9f5a;--c3:#4fc3d6;
 --c4:#d98bee;--c5:#a3cf5c;--c6:#9aa1ab}}
-.claim-picture text{fill:var(--ink)}.claim-picture .soft{fill:var(--soft);font-size:12px}
+.claim-picture text{fill:var(--ink);stroke:var(--paper);stroke-width:3px;paint-order:stroke}
+.claim-picture .soft{fill:var(--soft);font-size:13.5px}
 .claim-picture .title{font-weight:600}.claim-picture .rule{stroke:var(--rule);stroke-width:1}
 .claim-picture .mark{stroke:var(--soft);stroke-width:1.2;stroke-dasharray:4 3}
 """ + "".join(
@@ -64,8 +65,8 @@ def strip(
     names, marks = list(variants or result.figures), marks or {}
     values = {name: [float(value) for value in result.values(name, figure)] for name in names}
     axis = _Axis([*marks.values(), *(value for some in values.values() for value in some)], LEFT - 30, WIDTH - RIGHT, log)
-    row, top = 38, 44 if marks else 30
-    height = top + row * len(names) + 20
+    row, top = 48, 52 if marks else 32
+    height = top + row * len(names) + 22
     body = _title(result.named.claim.units[figure])
     for value in axis.ticks():
         body += f'<path class="rule" d="M{axis(value):.1f} {top - 4}V{height - 18}"/>'
@@ -73,10 +74,10 @@ def strip(
     for name, value in marks.items():
         body += f'<path class="mark" d="M{axis(value):.1f} {top - 4}V{height - 18}"/>'
         anchor = "end" if axis(value) > WIDTH / 2 else "start"
-        body += f'<text class="soft" x="{axis(value):.1f}" y="{top - 9}" text-anchor="{anchor}">{html.escape(name)}</text>'
+        body += f'<text class="soft" x="{axis(value):.1f}" y="{top - 10}" text-anchor="{anchor}">{html.escape(name)}</text>'
     for number, name in enumerate(names):
-        some, colour, y = values[name], number % COLOURS + 1, top + row * number + 26
-        body += f'<text x="{LEFT - 30}" y="{y - 12}">{html.escape(name)}</text>'
+        some, colour, y = values[name], number % COLOURS + 1, top + row * number + 34
+        body += f'<text x="{LEFT - 30}" y="{y - 14}">{html.escape(name)}</text>'
         found = interval_of_mean([math.log(value) for value in some] if log else some)
         mean, *ends = [math.exp(value) if log else value for value in (found.mean, found.low, found.high)]
         if len(some) > 2:
@@ -103,7 +104,7 @@ def curves(
     """Draw a curve for each variant: the mean over seeds, in a band from the lowest to the highest seed."""
     names, top, bottom = list(variants or result.figures), 34, 236
     legend_rows = math.ceil(len(names) / 2)
-    height = bottom + 40 + 18 * legend_rows
+    height = bottom + 44 + 20 * legend_rows
     values = {name: result.values(name, figure) for name in names}
     across = _Axis(x, LEFT, WIDTH - 14, log)
     up = _Axis([value for some in values.values() for curve in some for value in curve], bottom, top)
@@ -112,9 +113,9 @@ def curves(
         body += f'<path class="rule" d="M{LEFT} {up(value):.1f}H{WIDTH - 14}"/>'
         body += f'<text class="soft" x="{LEFT - 6}" y="{up(value) + 4:.1f}" text-anchor="end">{short(value)}</text>'
     for value in x if len(x) <= 9 else across.ticks():
-        body += f'<text class="soft" x="{across(value):.1f}" y="{bottom + 16}" text-anchor="middle">{short(value)}</text>'
+        body += f'<text class="soft" x="{across(value):.1f}" y="{bottom + 18}" text-anchor="middle">{short(value)}</text>'
     body += (
-        f'<text class="soft" x="{(LEFT + WIDTH - 14) / 2}" y="{bottom + 32}" text-anchor="middle">{html.escape(x_label)}</text>'
+        f'<text class="soft" x="{(LEFT + WIDTH - 14) / 2}" y="{bottom + 36}" text-anchor="middle">{html.escape(x_label)}</text>'
     )
     for number, name in enumerate(names):
         colour, points = number % COLOURS + 1, list(zip(*values[name], strict=True))  # of each x, the values of all seeds
@@ -124,7 +125,7 @@ def curves(
         body += f'<polygon class="f{colour}" fill-opacity=".16" points="{_points(edge)}"/>'
         body += f'<polyline class="s{colour}" stroke-width="2.2" points="{_points(means)}"/>'
         body += "".join(f'<circle class="f{colour}" cx="{at:.1f}" cy="{y:.1f}" r="2.6"/>' for at, y in means)
-        left, y = (LEFT if number % 2 == 0 else WIDTH / 2 + 10), bottom + 54 + 18 * (number // 2)
+        left, y = (LEFT if number % 2 == 0 else WIDTH / 2 + 10), bottom + 60 + 20 * (number // 2)
         body += f'<path class="s{colour}" stroke-width="3" d="M{left} {y - 4}h16"/>'
         body += f'<text x="{left + 22}" y="{y}">{html.escape(name)}</text>'
     return Picture(height, body, f"{result.named.claim.units[figure]} over {x_label}")

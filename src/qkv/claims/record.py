@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.base.files import atomic_file
 from qkv.claims.claim import SIZES, Claim
 from qkv.claims.experiment import Result
-from qkv.claims.pictures import render
 from qkv.claims.verdict import interval_of_mean
 from qkv.report.charts import short
 from qkv.training.progress import duration
@@ -38,24 +36,6 @@ def make_record(result: Result, options: Sequence[str] = ()) -> Record:
         "facts": dict(result.facts),
         "command": shlex.join(["qkv", "claims", "run", result.named.name, *size, *options]),
     }
-
-
-def write_record(result: Result, folder: Path, options: Sequence[str] = ()) -> Record:
-    """Write claim.json, table.md, picture.svg and page.html into a folder; claim.json comes last."""
-    from qkv.claims.page import render_page
-
-    record = make_record(result, options)
-    picture = render(result.named.claim.picture(result))
-    files = {
-        TABLE: figures_table(record),
-        PICTURE: picture,
-        PAGE: render_page([(record, picture)]),
-        RECORD: json.dumps(record, indent=1, ensure_ascii=False) + "\n",
-    }
-    for name, text in files.items():
-        with atomic_file(folder / name) as aside:
-            aside.write_text(text, encoding="utf-8")
-    return record
 
 
 def read_records(out: Path) -> dict[str, dict[str, tuple[Record, str]]]:

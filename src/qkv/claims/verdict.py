@@ -59,7 +59,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Rule(ABC):
+class VerdictRule(ABC):
     """One part of a claim, or a control: what it says in words, and the figure that it is about."""
 
     says: str
@@ -93,7 +93,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True)
-class Compared(Rule):
+class Compared(VerdictRule):
     """A comparison of two sides over seeds."""
 
     than: Side
@@ -176,7 +176,7 @@ class Same(Compared):
 
 
 @dataclass(frozen=True)
-class Always(Rule):
+class Always(VerdictRule):
     """A property without statistics: in every seed the figure is at most, or at least, a bound."""
 
     at_most: float | None = None
@@ -196,7 +196,7 @@ class Always(Rule):
         return Finding(self.says, HOLDS if good else FAILS, reason, self.figure)
 
 
-def decide(figures: Figures, parts: Sequence[Rule], controls: Sequence[Rule] = ()) -> Verdict:
+def decide(figures: Figures, parts: Sequence[VerdictRule], controls: Sequence[VerdictRule] = ()) -> Verdict:
     """Return the verdict on a claim with these parts."""
     level = LEVEL / max(1, sum(isinstance(rule, Compared) for rule in parts))
     found = [rule.judge(figures, level) for rule in parts]

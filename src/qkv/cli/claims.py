@@ -56,7 +56,8 @@ def run_command(
     if quick and size == "gpu":
         raise ConfigError("--quick is a size of its own, on the CPU; leave --size out")
     from qkv.claims.experiment import RunOptions, run_claim
-    from qkv.claims.record import PAGE, cost, explain, shown_verdict, write_record
+    from qkv.claims.page import write_record
+    from qkv.claims.record import PAGE, cost, explain, shown_verdict
 
     options = RunOptions("quick" if quick else size, seeds, text, workers, on, fresh)
     result = run_claim(name, out, options, lambda line: print(line, file=sys.stderr, flush=True))

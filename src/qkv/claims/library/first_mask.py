@@ -72,7 +72,7 @@ CLAIM = Claim(
     changes="The leak is a property of the wiring, so nothing changes it. Whether training finds it depends on a way to "
     "attend to the next position, which all usual positions give.",
     variants={"mask in every layer": {"first only": False}, "mask in the first layer only": {"first only": True}},
-    sizes={"cpu": {"texts": 4000, "steps": 400, "training.batch_tokens": 512}, "quick": {"steps": 200}},
+    sizes={"cpu": {"texts": 4000, "steps": 1000, "training.batch_tokens": 512}, "quick": {"steps": 600}},
     measure=measure,
     units={"loss": "loss on held-out letters, nats a token", "leak": "change of earlier states, relative"},
     parts=(
