@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, check_writable, digest, partial_path
 from qkv.base.hardware import choose_device, cpu_cores, describe_device
@@ -90,6 +92,8 @@ def run_claim(name: str, out: Path, options: RunOptions, say: Callable[[str], No
 def plan(named: NamedClaim, folder: Path, options: RunOptions) -> list[_Task]:
     """Return all cells, seed by seed; refuse options that cannot work."""
     claim = named.claim
+    if options.size not in claim.sizes:
+        raise ConfigError(f"{named.name} has no size {options.size}; choose {' or '.join(claim.sizes)}")
     if options.text is not None and not claim.uses_text:
         raise ConfigError(f"{named.name} does not read text; leave --text out")
     if options.text is not None and not options.text.is_file():
@@ -216,8 +220,6 @@ def _plain(name: str, value: Any) -> float | list[float]:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

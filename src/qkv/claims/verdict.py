@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from qkv.base.errors import ConfigError
@@ -246,6 +247,7 @@ def t_probability(t: float, freedom: int) -> float:
     return 1 - tail if t > 0 else tail
 
 
+@cache
 def t_quantile(probability: float, freedom: int) -> float:
     """Return the value that Student's t stays below with a probability above 0.5, by bisection."""
     low, high = 0.0, 1.0

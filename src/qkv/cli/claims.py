@@ -57,18 +57,21 @@ def run_command(
         raise ConfigError("--quick is a size of its own, on the CPU; leave --size out")
     from qkv.claims.experiment import RunOptions, run_claim
     from qkv.claims.page import write_record
-    from qkv.claims.record import PAGE, cost, explain, shown_verdict
+    from qkv.claims.record import PAGE, cost, explain, read_records, shown_verdict
 
     options = RunOptions("quick" if quick else size, seeds, text, workers, on, fresh)
     result = run_claim(name, out, options, lambda line: print(line, file=sys.stderr, flush=True))
     given = [*(["--seeds", str(seeds)] if seeds else []), *(["--text", str(text)] if text else [])]
     folder = out / result.named.name / result.size
+    before = read_records(out).get(result.named.name, {}).get(result.size)
     record = write_record(result, folder, given)
     print(result.named.claim.statement)
     for label, findings in (("", record["parts"]), ("control: ", record["controls"])):
         for one in findings:
             print(f"  {label}{one['says']}: {one['outcome']} ({explain(one)})")
     print(f"{shown_verdict(record)}: {record['reason']}")
+    if before and shown_verdict(before[0]) != shown_verdict(record):
+        print(f"the verdict has changed: it was {shown_verdict(before[0])} on {before[0]['facts']['date']}")
     old = record["facts"]["cells from other code"]
     if old:
         print(f"{old} of {record['facts']['cells']} cells were computed by other code of qkv; --fresh computes them again")
