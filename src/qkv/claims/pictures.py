@@ -60,11 +60,15 @@ def strip(
     variants: Sequence[str] | None = None,
     marks: Mapping[str, float] | None = None,
     log: bool = False,
+    span: Sequence[float] = (),
 ) -> Picture:
-    """Draw one number for each variant: a dot for each seed, the mean, and its 95 % interval; `marks` are named values."""
+    """Draw one number for each variant: a dot for each seed, the mean, and its 95 % interval.
+
+    `marks` are named values, `span` values that the axis must reach, such as (0, 1) for shares.
+    """
     names, marks = list(variants or result.figures), marks or {}
     values = {name: [float(value) for value in result.values(name, figure)] for name in names}
-    axis = _Axis([*marks.values(), *(value for some in values.values() for value in some)], LEFT - 30, WIDTH - RIGHT, log)
+    axis = _Axis([*span, *marks.values(), *(value for some in values.values() for value in some)], LEFT - 30, WIDTH - RIGHT, log)
     row, top = 48, 52 if marks else 32
     height = top + row * len(names) + 22
     body = _title(result.named.claim.units[figure])
@@ -100,6 +104,7 @@ def curves(
     x_label: str,
     variants: Sequence[str] | None = None,
     log: bool = False,
+    span: Sequence[float] = (),
 ) -> Picture:
     """Draw a curve for each variant: the mean over seeds, in a band from the lowest to the highest seed."""
     names, top, bottom = list(variants or result.figures), 34, 236
@@ -107,7 +112,7 @@ def curves(
     height = bottom + 44 + 20 * legend_rows
     values = {name: result.values(name, figure) for name in names}
     across = _Axis(x, LEFT, WIDTH - 14, log)
-    up = _Axis([value for some in values.values() for curve in some for value in curve], bottom, top)
+    up = _Axis([*span, *(value for some in values.values() for curve in some for value in curve)], bottom, top)
     body = _title(result.named.claim.units[figure])
     for value in up.ticks():
         body += f'<path class="rule" d="M{LEFT} {up(value):.1f}H{WIDTH - 14}"/>'

@@ -126,9 +126,13 @@ def train(
     with lock_run(folder):
         open_run(folder, wanted, False)
         job = JOBS[wanted.job](wanted, folder, progress, False)
-        dropped = sum(report.read - report.kept for _, report in getattr(getattr(job.validator, "data", None), "reports", ()))
-        if dropped:
-            raise DataError(f"{dropped:,} training pairs were dropped (data.check, data.max_tokens); all must be trained on")
+        data: Any = getattr(job.validator, "data", None)  # a translator's
+        if data is not None:
+            expected, kept = sum(report.read for _, report in data.reports), sum(len(pairs) for pairs in data.train)
+            if kept < expected:
+                raise DataError(
+                    f"{expected - kept:,} of {expected:,} training pairs would be dropped (data.check, data.max_tokens)"
+                )
         if change is not None:
             change(job)
         trainer = Trainer(

@@ -28,7 +28,7 @@ def measure(cell: Cell) -> Measured:
 
 def picture(result: Result) -> Picture:
     """Draw the share of right words over the length."""
-    return curves(result, "right", LENGTHS, "words in the text")
+    return curves(result, "right", LENGTHS, "words in the text", span=(0, 1))
 
 
 CLAIM = Claim(

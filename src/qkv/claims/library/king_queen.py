@@ -48,7 +48,7 @@ def measure(cell: Cell) -> Measured:
 
 def picture(result: Result) -> Picture:
     """Draw the accuracy with and without exclusion, and that of the rival."""
-    return stack(strip(result, "excluded"), strip(result, "included"), strip(result, "nearest"))
+    return stack(*(strip(result, figure, span=(0, 1)) for figure in ("excluded", "included", "nearest")))
 
 
 CLAIM = Claim(

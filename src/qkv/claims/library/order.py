@@ -32,7 +32,7 @@ def measure(cell: Cell) -> Measured:
 
 def picture(result: Result) -> Picture:
     """Draw the accuracy beside chance."""
-    return strip(result, "accuracy", marks={"chance": 0.5})
+    return strip(result, "accuracy", marks={"chance": 0.5}, span=(0, 1))
 
 
 CLAIM = Claim(
