@@ -1,19 +1,23 @@
 """Pre-norm trains without warm-up, post-norm needs it (Xiong et al. 2020, On Layer Normalization in the Transformer
 Architecture).
 
-A Transformer of 6 + 6 layers learns to reverse letters, with the norm before or after each residual, with and without a warm-
-up of the learning rate. Everything else is the same; the peak rate is that of our recipe for small models.
+A Transformer of 6 + 6 layers learns to reverse letters, with the norm before or after each residual, with and without a
+warm-up of the learning rate. Everything else is the same; the peak rate is that of our recipe for small models.
 """
+
+import math
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.pictures import Picture, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
-from qkv.claims.verdict import Higher, Same
+from qkv.claims.verdict import Higher, Lower, Same
 
 DEEP = {**TRANSFORMER, "model.width": 48, "model.feedforward": 96, "model.encoder_layers": 6, "model.decoder_layers": 6,
         "training.batch_tokens": 512, "training.clip": 0.0}  # fmt: skip
+
+UNLEARNED = math.log(12)  # the loss of guessing one of 12 letters
 
 
 def measure(cell: Cell) -> Measured:
@@ -52,6 +56,10 @@ CLAIM = Claim(
     parts=(
         Higher("post-norm needs warm-up", "loss", "post-norm, no warm-up", "post-norm, warm-up", by=0.3),
         Same("pre-norm does not", "loss", "pre-norm, no warm-up", "pre-norm, warm-up", within=0.1),
+    ),
+    controls=tuple(
+        Lower(f"with warm-up {norm}-norm learns", "loss", f"{norm}-norm, warm-up", than=UNLEARNED, by=1.0)
+        for norm in ("pre", "post")
     ),
     picture=picture,
 )
