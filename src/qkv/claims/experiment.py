@@ -197,7 +197,7 @@ class CellWorker:
 
     def __call__(self, key: dict[str, Any], text: str | None) -> dict[str, Any]:
         """Compute a cell; return its figures, seconds, device, date and the digest of the package."""
-        began = time.monotonic()
+        began, cpu = time.monotonic(), time.process_time()
         with _one_thread(), _folders(self.work) as folder:
             cell = Cell(key["variant"], key["seed"], key["settings"], key["device"], folder, Path(text) if text else None)
             figures = {name: _plain(name, value) for name, value in self.named.claim.measure(cell).items()}
@@ -205,7 +205,8 @@ class CellWorker:
         if missing:
             raise ConfigError(f"{self.named.name}: measure returns no {', '.join(sorted(missing))}, which units names")
         return {
-            "figures": figures, "seconds": time.monotonic() - began, "device": describe_device(choose_device(key["device"])),
+            "figures": figures, "seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu,
+            "device": describe_device(choose_device(key["device"])),
             "date": datetime.now(UTC).strftime("%Y-%m-%d"), "package": package_digest(),
         }  # fmt: skip
 
@@ -267,6 +268,7 @@ def collect(named: NamedClaim, tasks: Sequence[_Task], options: RunOptions) -> R
         "date": max(cell["date"] for cell in cells),
         "device": ", ".join(sorted({cell["device"] for cell in cells})),
         "seconds": round(sum(cell["seconds"] for cell in cells), 1),
+        "cpu_seconds": round(sum(cell["cpu_seconds"] for cell in cells), 1),  # what counts on a machine with other work
         "cells": len(cells),
         "cells from other code": sum(cell["package"] != package_digest() for cell in cells),
         "package": package_digest(),

@@ -99,5 +99,5 @@ def shown_verdict(record: Record) -> str:
 
 
 def cost(record: Record) -> str:
-    """Return the time that all cells took together."""
+    """Return the time by the clock that all cells took together."""
     return duration(record["facts"]["seconds"])

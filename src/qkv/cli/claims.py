@@ -58,6 +58,7 @@ def run_command(
     from qkv.claims.experiment import RunOptions, run_claim
     from qkv.claims.page import write_record
     from qkv.claims.record import PAGE, cost, explain, read_records, shown_verdict
+    from qkv.training.progress import duration
 
     options = RunOptions("quick" if quick else size, seeds, text, workers, on, fresh)
     result = run_claim(name, out, options, lambda line: print(line, file=sys.stderr, flush=True))
@@ -75,7 +76,8 @@ def run_command(
     old = record["facts"]["cells from other code"]
     if old:
         print(f"{old} of {record['facts']['cells']} cells were computed by other code of qkv; --fresh computes them again")
-    print(f"{len(result.seeds)} seeds, {cost(record)} in all; {folder / PAGE}")
+    cpu = duration(record["facts"]["cpu_seconds"])
+    print(f"{len(result.seeds)} seeds, {cost(record)} for all cells together, of which {cpu} of CPU; {folder / PAGE}")
 
 
 @claims_app.command("page")
