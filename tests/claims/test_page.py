@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.claims.claim import find_claim
 from qkv.claims.documents import BEGIN, END, replace_results
 from qkv.claims.experiment import Result
@@ -101,6 +101,13 @@ def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:
     shown = " ".join(CliRunner().invoke(app, ["claims", "--out", str(runs)], env={"COLUMNS": "200"}).output.split())
     assert find_claim("order").claim.statement in shown
     assert "not run yet" in shown and "does not hold here" in shown and "2026-11-17" in shown
+
+
+def test_a_damaged_record_is_named_before_anything_is_computed(runs: Path) -> None:
+    (runs / "order" / "cpu" / "claim.json").write_text("{")
+    for command in (["claims", "--out", str(runs)], ["claims", "run", "order", "--out", str(runs)]):
+        result = CliRunner().invoke(app, command)
+        assert isinstance(result.exception, DataError) and "claim.json: damaged" in str(result.exception)
 
 
 def test_a_record_is_plain_json_with_all_that_a_reader_needs(runs: Path) -> None:

@@ -38,16 +38,25 @@ def make_record(result: Result, options: Sequence[str] = ()) -> Record:
     }
 
 
+def read_record(folder: Path) -> tuple[Record, str] | None:
+    """Return the record in a folder with its picture; None where there is none."""
+    path = folder / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        return record, (folder / PICTURE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise DataError(f"{path}: damaged; delete it and run the claim again: its cells are kept") from None
+
+
 def read_records(out: Path) -> dict[str, dict[str, tuple[Record, str]]]:
     """Return the records below a folder of claims with their pictures: name -> size -> (record, picture)."""
     found: dict[str, dict[str, tuple[Record, str]]] = {}
     for path in sorted(out.glob(f"*/*/{RECORD}")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            picture = (path.parent / PICTURE).read_text(encoding="utf-8")
-            found.setdefault(record["name"], {})[record["size"]] = record, picture
-        except (OSError, ValueError, KeyError):
-            raise DataError(f"{path}: damaged; run the claim again: its cells are kept") from None
+        one = read_record(path.parent)
+        if one is not None:
+            found.setdefault(one[0]["name"], {})[one[0]["size"]] = one
     return found
 
 

@@ -55,16 +55,17 @@ def run_command(
         raise ConfigError(f"--size {size} is not known; choose cpu or gpu, or --quick")
     if quick and size == "gpu":
         raise ConfigError("--quick is a size of its own, on the CPU; leave --size out")
+    from qkv.claims.claim import find_claim
     from qkv.claims.experiment import RunOptions, run_claim
     from qkv.claims.page import write_record
-    from qkv.claims.record import PAGE, cost, explain, read_records, shown_verdict
+    from qkv.claims.record import PAGE, cost, explain, read_record, shown_verdict
     from qkv.training.progress import duration
 
     options = RunOptions("quick" if quick else size, seeds, text, workers, on, fresh)
+    before = read_record(out / find_claim(name).name / options.size)
     result = run_claim(name, out, options, lambda line: print(line, file=sys.stderr, flush=True))
     given = [*(["--seeds", str(seeds)] if seeds else []), *(["--text", str(text)] if text else [])]
     folder = out / result.named.name / result.size
-    before = read_records(out).get(result.named.name, {}).get(result.size)
     record = write_record(result, folder, given)
     print(result.named.claim.statement)
     for label, findings in (("", record["parts"]), ("control: ", record["controls"])):
