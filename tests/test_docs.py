@@ -108,7 +108,7 @@ def documented_commands() -> list[list[str]]:
 def test_every_documented_command_exists(words: list[str]) -> None:
     command = typer.main.get_command(app)
     rest = words[1:]
-    while isinstance(command, typer.core.TyperGroup):
+    while isinstance(command, typer.core.TyperGroup) and not (command.invoke_without_command and not rest):
         command = command.commands[rest.pop(0)]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     assert [word for word in rest if word.startswith("--") and word not in known] == []

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "bench": f"{ROOMS} recipes folder interop inference jobs",
     "serving": f"{ROOMS} recipes folder interop inference",
     "distributed": f"{ROOMS} recipes folder interop inference jobs",
+    "claims": f"{ROOMS} recipes folder interop inference jobs distributed",
 }
 SERVING = {"fastapi", "starlette", "uvicorn", "h11", "prometheus_client"}  # packages that a service is made of
 ABOVE_ALL = {"__init__", "__main__", "cli"}  # these may import everything

@@ -4,6 +4,7 @@ import typer
 
 from qkv.cli.backtranslate import backtranslate_command
 from qkv.cli.bench import bench_app
+from qkv.cli.claims import claims_app
 from qkv.cli.distil import distil_command
 from qkv.cli.embed import embed_command
 from qkv.cli.evaluate import evaluate_command
@@ -56,4 +57,5 @@ app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)
 app.command("export", rich_help_panel=EXCHANGE)(export_command)
 app.command("info", rich_help_panel=MEASURE)(info_command)
+app.add_typer(claims_app, name="claims", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)

@@ -1,0 +1,278 @@
+"""The experiment of a claim: variants x seeds, cell by cell, on this machine or a Ray cluster.
+
+A finished cell is a small JSON file, written whole, whose name is a digest of everything that decides its figures: claim, code
+of its file, variant, settings, seed, device and text. A rerun computes the cells that are missing. Other code of qkv may have
+changed since a cell was computed: each cell remembers a digest of the package, and the result says how many come from other code.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.base.errors import ConfigError, DataError, QkvError
+from qkv.base.files import atomic_file, check_writable, digest, partial_path
+from qkv.base.hardware import choose_device, cpu_cores, describe_device
+from qkv.base.pool import LocalWorkers, Workers, run_tasks
+from qkv.claims.claim import LIBRARY, Cell, NamedClaim, find_claim
+from qkv.claims.verdict import Verdict, decide
+from qkv.training.progress import duration
+
+QUICK_SEEDS = 3
+CELLS, WORK = "cells", "work"  # folders in that of a claim; the second while it is run
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a claim is run."""
+
+    size: str = "cpu"
+    seeds: int | None = None  # the claim's number, or QUICK_SEEDS
+    text: Path | None = None
+    workers: int | None = None  # processes; one for a claim that measures time, and on a GPU
+    on: str = "local"  # or ray
+    fresh: bool = False  # compute all cells again
+
+
+@dataclass(frozen=True)
+class Result:
+    """The figures of a claim with the verdict on them."""
+
+    named: NamedClaim
+    size: str
+    seeds: list[int]
+    figures: Mapping[str, Mapping[str, list[Any]]]  # variant -> figure -> one value, or curve, for each seed
+    verdict: Verdict
+    facts: Mapping[str, Any] = field(default_factory=dict)  # date, device, cost, code
+
+    def values(self, variant: str, figure: str) -> list[Any]:
+        """Return the figure of a variant for each seed."""
+        return self.figures[variant][figure]
+
+    @property
+    def preliminary(self) -> str:
+        """Why the verdict is not a full one; "" where it is."""
+        if self.size == "quick":
+            return "quick"
+        return f"{len(self.seeds)} of {self.named.claim.seeds} seeds" if len(self.seeds) < self.named.claim.seeds else ""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A cell to compute, with the file of its result."""
+
+    file: Path
+    key: dict[str, Any]
+
+
+def run_claim(name: str, out: Path, options: RunOptions, say: Callable[[str], None] = print) -> Result:
+    """Compute the cells that are missing, and return the figures with the verdict."""
+    named = find_claim(name)
+    tasks = plan(named, out / named.name, options)
+    missing = [task for task in tasks if options.fresh or _read(task) is None]
+    if len(missing) < len(tasks):
+        say(f"{named.name}: {len(tasks) - len(missing)} of {len(tasks)} cells were computed before")
+    if missing:
+        _compute(named, missing, len(tasks), out / named.name, options, say)
+    return collect(named, tasks, options)
+
+
+def plan(named: NamedClaim, folder: Path, options: RunOptions) -> list[_Task]:
+    """Return all cells, seed by seed; refuse options that cannot work."""
+    claim = named.claim
+    if options.size not in claim.sizes:
+        raise ConfigError(f"{named.name} has no size {options.size}; choose {' or '.join(claim.sizes)}")
+    if options.text is not None and not claim.uses_text:
+        raise ConfigError(f"{named.name} does not read text; leave --text out")
+    if options.text is not None and not options.text.is_file():
+        raise DataError(f"{options.text}: no such file; --text takes a file of plain text")
+    if options.on not in ("local", "ray"):
+        raise ConfigError(f"--on {options.on} is not known; choose local or ray")
+    if options.on == "ray" and claim.timed:
+        raise ConfigError(f"{named.name} measures time, one cell after the other; leave --on out")
+    device = "cuda" if options.size == "gpu" else "cpu"
+    if options.on == "local":
+        choose_device(device)  # refuses a GPU that is not there
+    seeds = options.seeds or (QUICK_SEEDS if options.size == "quick" else claim.seeds)
+    tasks = []
+    for seed in range(1, seeds + 1):
+        for variant in claim.variants:
+            key = {
+                "claim": named.name, "code": named.code, "variant": variant, "settings": claim.settings(options.size, variant),
+                "seed": seed, "device": device, "text": digest(options.text) if options.text else None,
+            }  # fmt: skip
+            text = json.dumps(key, sort_keys=True)
+            tasks.append(_Task(folder / CELLS / f"{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}.json", key))
+    return tasks
+
+
+def _read(task: _Task) -> dict[str, Any] | None:
+    """Return a finished cell; None where there is none."""
+    try:
+        found = json.loads(task.file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        raise DataError(f"{task.file}: damaged; delete it, and the cell is computed again") from None
+    return found
+
+
+def _compute(
+    named: NamedClaim, missing: list[_Task], total: int, folder: Path, options: RunOptions, say: Callable[[str], None]
+) -> None:
+    """Compute cells, write each when it is done, and show the time left."""
+    check_writable(folder / WORK)  # also deletes what killed runs left there
+    work = partial_path(folder / WORK).resolve()
+    began, done = time.monotonic(), total - len(missing)
+    text = str(options.text.resolve()) if options.text else None
+    tasks = [{"key": task.key, "text": text} for task in missing]
+    name = named.name if named.file.parent == LIBRARY else str(named.file.resolve())
+    setup = {"claim": name, "work": str(work) if options.on == "local" else None}
+    count = min(len(missing), _worker_count(named, options))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
+        for number, answer in _answers(setup, tasks, count, options):
+            task = missing[number]
+            with atomic_file(task.file) as aside:
+                aside.write_text(json.dumps({"key": task.key, **answer}, indent=1, sort_keys=True), encoding="utf-8")
+            done += 1
+            left = (time.monotonic() - began) / (done - total + len(missing)) * (total - done)
+            shown = "  ".join(f"{name} {value:.4g}" for name, value in answer["figures"].items() if isinstance(value, float))
+            say(
+                f"{done}/{total}  {task.key['variant']}, seed {task.key['seed']}: {shown}  ({duration(answer['seconds'])}"
+                + (f"; {duration(left)} left)" if done < total else ")")
+            )
+
+
+def _worker_count(named: NamedClaim, options: RunOptions) -> int:
+    if named.claim.timed:
+        return 1
+    if options.on == "ray" and options.workers is None:
+        from qkv.distributed.ray_workers import cluster_size
+
+        return max(1, cluster_size(options.size == "gpu"))
+    return options.workers or (1 if options.size == "gpu" else cpu_cores())
+
+
+def _answers(
+    setup: dict[str, Any], tasks: list[dict[str, Any]], count: int, options: RunOptions
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the answer of each cell as it is done: in this process, or by workers."""
+    if count == 1 and options.on == "local":
+        work = CellWorker(**setup)
+        for number, task in enumerate(tasks):
+            yield number, work(**task)
+        return
+    name, variables = f"{CellWorker.__module__}:{CellWorker.__qualname__}", {"OMP_NUM_THREADS": "1"}
+    if options.on == "ray":
+        from qkv.distributed.ray_workers import RayWorkers
+
+        workers: Workers = RayWorkers(name, setup, options.size == "gpu", variables)
+    else:
+        workers = LocalWorkers(name, setup, variables=variables)
+    for number, answer, lost in run_tasks(workers, count, tasks):
+        if lost:
+            raise QkvError(f"{lost}; run the same command again with fewer --workers, finished cells are kept")
+        yield number, answer
+
+
+class CellWorker:
+    """Computes cells, one after the other, on one core; the number of processes changes no figure."""
+
+    def __init__(self, claim: str, work: str | None):
+        self.named = find_claim(claim)
+        self.work = None if work is None else Path(work)
+
+    def __call__(self, key: dict[str, Any], text: str | None) -> dict[str, Any]:
+        """Compute a cell; return its figures, seconds, device, date and the digest of the package."""
+        began, cpu = time.monotonic(), time.process_time()
+        with _one_thread(), _folders(self.work) as folder:
+            cell = Cell(key["variant"], key["seed"], key["settings"], key["device"], folder, Path(text) if text else None)
+            figures = {name: _plain(name, value) for name, value in self.named.claim.measure(cell).items()}
+        missing = set(self.named.claim.units) - set(figures)
+        if missing:
+            raise ConfigError(f"{self.named.name}: measure returns no {', '.join(sorted(missing))}, which units names")
+        return {
+            "figures": figures, "seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu,
+            "device": describe_device(choose_device(key["device"])),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"), "package": package_digest(),
+        }  # fmt: skip
+
+
+def _plain(name: str, value: Any) -> float | list[float]:
+    """Return a figure as plain numbers; refuse one that is not finite, which no rule could judge."""
+    numbers = [float(one) for one in value] if hasattr(value, "__len__") else [float(value)]
+    if not all(map(math.isfinite, numbers)):
+        raise DataError(f"the figure {name} is {value}; let measure say what a run that diverged counts as")
+    return numbers if hasattr(value, "__len__") else numbers[0]
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _folders(work: Path | None) -> Iterator[Path]:
+    """Yield a folder for one cell, beside a cache of token ids that the cells of a process share."""
+    base = work or Path(tempfile.gettempdir()) / "qkv-claims"
+    base.mkdir(parents=True, exist_ok=True)
+    before = os.environ.get("QKV_CACHE")
+    with tempfile.TemporaryDirectory(dir=base) as folder:
+        os.environ["QKV_CACHE"] = str(base / f"cache-{os.getpid()}")
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                del os.environ["QKV_CACHE"]
+            else:
+                os.environ["QKV_CACHE"] = before
+
+
+@cache
+def package_digest() -> str:
+    """Return a digest of the code of qkv."""
+    import qkv
+
+    root, found = Path(qkv.__file__).parent, hashlib.blake2b(digest_size=8)
+    for path in sorted(root.rglob("*.py")):
+        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def collect(named: NamedClaim, tasks: Sequence[_Task], options: RunOptions) -> Result:
+    """Gather the figures of finished cells, and judge them."""
+    figures: dict[str, dict[str, list[Any]]] = {variant: {} for variant in named.claim.variants}
+    cells = [_read(task) or {} for task in tasks]
+    for task, cell in zip(tasks, cells, strict=True):
+        for name, value in cell["figures"].items():
+            figures[task.key["variant"]].setdefault(name, []).append(value)
+    facts = {
+        "date": max(cell["date"] for cell in cells),
+        "device": ", ".join(sorted({cell["device"] for cell in cells})),
+        "seconds": round(sum(cell["seconds"] for cell in cells), 1),
+        "cpu_seconds": round(sum(cell["cpu_seconds"] for cell in cells), 1),  # what counts on a machine with other work
+        "cells": len(cells),
+        "cells from other code": sum(cell["package"] != package_digest() for cell in cells),
+        "package": package_digest(),
+        "text": str(options.text) if options.text else "",
+    }
+    seeds = sorted({task.key["seed"] for task in tasks})
+    return Result(named, options.size, seeds, figures, decide(figures, named.claim.parts, named.claim.controls), facts)

@@ -1,0 +1,208 @@
+"""Experiments: cells are computed once, resume, and depend on what decides them; claims run end to end; the page shows them."""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.claims import experiment
+from qkv.claims.claim import Claim, NamedClaim, claim_names, code_digest, find_claim
+from qkv.claims.experiment import RunOptions, run_claim
+from qkv.claims.page import write_record
+from qkv.claims.record import read_records
+from qkv.claims.verdict import FAILS, HOLDS, UNDECIDED
+
+TOY = '''
+"""A toy."""
+import time
+from pathlib import Path
+from qkv.base.seeds import rng_at
+from qkv.claims.claim import Cell, Claim, Measured
+from qkv.claims.pictures import strip
+from qkv.claims.verdict import Higher
+
+def measure(cell: Cell) -> Measured:
+    with Path({log!r}).open("a") as file:
+        file.write(f"{{cell.variant}} {{cell.seed}}\\n")
+    time.sleep(cell["seconds"])
+    return {{"x": cell["effect"] + cell.seed + 0.01 * rng_at(cell.seed, cell.variant).random()}}
+
+def picture(result):
+    return strip(result, "x")
+
+CLAIM = Claim(
+    topic="words", statement="A is higher <than> B.", source="folklore", measured="x", prediction="by 1", explanation="so",
+    formula="a > b", changes="nothing", variants={{"a": {{"effect": {effect}}}, "b": {{"effect": 0.0}}}},
+    sizes={{"cpu": {{"seconds": 0.0}}, "quick": {{"seconds": {seconds}}}}}, measure=measure, units={{"x": "x"}},
+    parts=(Higher("a is higher", "x", "a", "b", by=1.0),), picture=picture, seeds=3,
+)
+'''
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Any:
+    """A claim in a user's own file, and the log of the cells that were computed."""
+
+    def write(effect: float = 2.0, seconds: float = 0.0) -> Path:
+        path = tmp_path / "toy.py"
+        path.write_text(TOY.format(log=str(tmp_path / "log"), effect=effect, seconds=seconds))
+        return path
+
+    return write
+
+
+def run(path: Path, out: Path, **options: Any) -> experiment.Result:
+    return run_claim(str(path), out, RunOptions(**{"workers": 1, **options}), lambda line: None)
+
+
+def computed(tmp_path: Path) -> int:
+    return len((tmp_path / "log").read_text().splitlines())
+
+
+def test_cells_are_computed_once_and_anew_when_something_that_decides_them_changes(toy: Any, tmp_path: Path) -> None:
+    path, out = toy(), tmp_path / "out"
+    assert run(path, out).verdict.verdict == HOLDS
+    assert computed(tmp_path) == 6
+    run(path, out)
+    assert computed(tmp_path) == 6
+    run(path, out, seeds=5)
+    assert computed(tmp_path) == 10  # two more seeds of two variants
+    run(path, out, fresh=True)
+    assert computed(tmp_path) == 16
+    path.write_text(path.read_text().replace('"so"', '"in other words"').replace("by=1.0", "by=9.0"))
+    assert run(path, out).verdict.verdict == FAILS  # words and rules are judged anew, on the same cells
+    assert computed(tmp_path) == 16
+    path.write_text(path.read_text().replace("0.01 *", "0.02 *"))
+    run(path, out)
+    assert computed(tmp_path) == 22
+
+
+def test_workers_change_no_figure(toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    assert run(path, tmp_path / "one").figures == run(path, tmp_path / "two", workers=2).figures
+
+
+def test_a_killed_run_goes_on(toy: Any, tmp_path: Path) -> None:
+    path, out = toy(seconds=0.3), tmp_path / "out"
+    command = [sys.executable, "-m", "qkv", "claims", "run", str(path), "--quick", "--workers", "1", "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    cells = out / "toy" / experiment.CELLS
+    while len([*cells.glob("[!.]*.json")]) < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = len([*cells.glob("[!.]*.json")])
+    begun = computed(tmp_path)
+    result = run(path, out, size="quick")
+    assert computed(tmp_path) == begun + 6 - kept
+    assert result.figures == run(path, tmp_path / "other", size="quick").figures
+    assert not [*(out / "toy").glob(".*partial")], "what the killed process left is deleted"
+
+
+def test_a_damaged_cell_is_named(toy: Any, tmp_path: Path) -> None:
+    path, out = toy(), tmp_path / "out"
+    run(path, out)
+    cell = next((out / "toy" / experiment.CELLS).glob("*.json"))
+    cell.write_text("{")
+    with pytest.raises(DataError, match=cell.name):
+        run(path, out)
+
+
+def test_a_figure_that_is_no_number_is_refused(toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    path.write_text(path.read_text().replace('{"x": cell["effect"]', '{"x": float("nan") * cell["effect"]'))
+    with pytest.raises(DataError, match="x is nan"):
+        run(path, tmp_path / "out")
+
+
+def test_a_file_that_is_no_python_is_named_with_the_line(toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    path.write_text(path.read_text().replace("topic=", "topic: "))
+    with pytest.raises(ConfigError, match=r"toy\.py, line 20"):
+        run(path, tmp_path / "out")
+
+
+def test_words_rules_and_pictures_do_not_count_as_code() -> None:
+    text = TOY.format(log="log", effect=1, seconds=0)
+    same = (
+        text.replace('"by 1"', '"by 2"').replace('strip(result, "x")', 'strip(result, "x", log=True)').replace("A toy.", "Toy.")
+    )
+    assert code_digest(same) == code_digest(text) != code_digest(text.replace("0.01", "0.02"))
+    assert code_digest(text.replace('"seconds": 0.0', '"seconds": 1.0')) != code_digest(text)
+    assert code_digest(text.replace("import rng_at", "import seed_at as rng_at")) != code_digest(text)
+    assert code_digest(text.replace("import Higher", "import Higher, Same")) == code_digest(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ordre", {}, "did you mean order"),
+        ("missing.py", {}, "no such file"),
+        ("order", {"text": Path("some.txt")}, "does not read text"),
+        ("order", {"on": "moon"}, "choose local or ray"),
+        ("future-mask", {"on": "ray"}, "measures time"),
+        ("order", {"size": "gpu"}, "has no size gpu"),
+    ],
+)
+def test_mistakes_get_one_line(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises((ConfigError, DataError), match=message):
+        run_claim(name, tmp_path, RunOptions(**options))
+
+
+@pytest.mark.parametrize("name", claim_names())
+def test_a_claim_of_the_library_is_complete_and_its_file_short(name: str) -> None:
+    named = find_claim(name)
+    assert named.claim.statement.endswith(".")
+    assert len(named.file.read_text().splitlines()) <= 140
+    for variant in named.claim.variants:
+        assert json.dumps(named.claim.settings("quick", variant))
+
+
+TINY = {
+    "order": {"steps": 2, "pairs": 100, "tests": 50},
+    "first-mask": {"steps": 2, "texts": 50},
+    "king-queen": {"documents": 300, "epochs": 1},
+}
+
+
+def tiny(name: str, **changes: Any) -> Claim:
+    claim = find_claim(name).claim
+    return dataclasses.replace(claim, sizes={"cpu": {**claim.sizes["cpu"], **TINY[name]}, "quick": {}}, seeds=3, **changes)
+
+
+@pytest.fixture
+def in_place_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let the engine find another claim under a name."""
+
+    def put(name: str, claim: Claim) -> None:
+        named = find_claim(name)
+        monkeypatch.setattr(experiment, "find_claim", lambda _: NamedClaim(name, named.file, claim, "tiny"))
+
+    return put
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_claims_run_end_to_end(name: str, tmp_path: Path, in_place_of: Any) -> None:
+    in_place_of(name, tiny(name))
+    result = run_claim(name, tmp_path, RunOptions(size="quick", workers=1), lambda line: None)
+    record = write_record(result, tmp_path / name / "quick")
+    assert record["preliminary"] == "quick"
+    assert {"claim.json", "table.md", "picture.svg", "page.html"} == {path.name for path in (tmp_path / name / "quick").iterdir()}
+    assert read_records(tmp_path)[name]["quick"][0] == json.loads(json.dumps(record))
+    assert record["verdict"] != HOLDS or name == "king-queen", "two updates teach nothing, and the controls say so"
+
+
+def test_a_claim_whose_effect_is_switched_off_does_not_hold(tmp_path: Path, in_place_of: Any) -> None:
+    claim = find_claim("order").claim
+    in_place_of("order", tiny("order", variants=dict.fromkeys(claim.variants, claim.variants["sinusoidal"])))
+    result = run_claim("order", tmp_path, RunOptions(size="quick", workers=1), lambda line: None)
+    assert result.figures["no positions"] == result.figures["sinusoidal"], "the same settings and seeds give the same figures"
+    assert result.verdict.verdict in (FAILS, UNDECIDED)

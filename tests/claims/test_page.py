@@ -1,0 +1,117 @@
+"""The gallery in a real browser, the table of verdicts, and the list."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from qkv.base.errors import ConfigError, DataError
+from qkv.claims.claim import find_claim
+from qkv.claims.documents import BEGIN, END, replace_results
+from qkv.claims.experiment import Result
+from qkv.claims.page import write_gallery, write_record
+from qkv.claims.record import read_records
+from qkv.claims.verdict import decide
+from qkv.cli.app import app
+
+RIGHT = {
+    "no positions": {"accuracy": [0.5, 0.51, 0.49], "change": [1e-7] * 3},
+    "sinusoidal": {"accuracy": [1.0, 0.99, 1.0], "change": [1.0] * 3},
+}
+FACTS = {
+    "date": "2026-11-17",
+    "device": "CPU",
+    "seconds": 61.0,
+    "cpu_seconds": 59.0,
+    "cells": 6,
+    "cells from other code": 2,
+    "package": "x",
+    "text": "",
+}
+
+
+def record_of(name: str, size: str, figures: dict[str, Any], out: Path) -> None:
+    named = find_claim(name)
+    verdict = decide(figures, named.claim.parts, named.claim.controls)
+    write_record(Result(named, size, [1, 2, 3], figures, verdict, FACTS), out / name / size)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A folder in which one claim was run at two sizes, and another one, which holds not."""
+    wrong = {variant: {"loss": [1.0, 1.01, 0.99], "leak": [1.0, 1.0, 1.0]} for variant in find_claim("first-mask").claim.variants}
+    wrong["mask in every layer"] = {"loss": [2.61, 2.62, 2.6], "leak": [0.0, 0.0, 0.0]}
+    record_of("order", "quick", RIGHT, tmp_path)
+    record_of("order", "cpu", RIGHT, tmp_path)
+    record_of("first-mask", "cpu", wrong, tmp_path)
+    return tmp_path
+
+
+def test_the_gallery_filters_by_topic_and_verdict(runs: Path, browser: Any, tmp_path: Path) -> None:
+    path, problems = write_gallery(read_records(runs), tmp_path / "site"), list[str]()
+    for viewport, theme in (({"width": 1920, "height": 1080}, "light"), ({"width": 390, "height": 800}, "dark")):
+        context = browser.new_context(viewport=viewport, color_scheme=theme, offline=True)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+        page.goto(path.as_uri())
+        assert page.locator("article:visible").count() == 2
+        assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"], "nothing sticks out"
+        page.get_by_role("button", name="does not hold here").click()
+        assert page.locator("article:visible").count() == 1
+        assert page.locator("article:visible h2").inner_text() == find_claim("first-mask").claim.statement
+        page.get_by_role("button", name="order and length").click()
+        assert page.locator("article:visible").count() == 0
+        page.reload()
+        assert page.get_by_role("status").inner_text() == "0 of 2 claims", "the address keeps the choice"
+        page.locator("button[data-key=verdict][data-value='']").click()
+        article = page.locator("article:visible")
+        assert "at size quick: holds (quick)" in article.inner_text()
+        assert "2 of 6 cells come from other code" in article.inner_text()
+        assert article.locator("svg circle").count() == 6, "a dot for each seed"
+        context.close()
+    assert problems == []
+
+
+def test_no_text_becomes_markup(runs: Path, tmp_path: Path) -> None:
+    records = copy.deepcopy(read_records(runs))
+    records["order"]["cpu"][0]["statement"] = "<script>alert(1)</script>"
+    text = write_gallery(records, tmp_path / "site").read_text()
+    assert "<script>alert" not in text and "&lt;script&gt;alert" in text
+
+
+def test_documentation_gets_the_largest_size_and_keeps_what_stands_around(runs: Path, tmp_path: Path) -> None:
+    page = tmp_path / "docs" / "claims.md"
+    page.parent.mkdir()
+    page.write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
+    replace_results(read_records(runs), page)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
+    assert "| [order](#order) |" in text and "quick" not in text.split("### ")[0]
+    assert (page.parent / "pictures" / "claims" / "order.svg").read_text().startswith("<svg")
+    page.write_text("no marks")
+    with pytest.raises(ConfigError, match="has no lines"):
+        replace_results(read_records(runs), page)
+
+
+def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:
+    shown = " ".join(CliRunner().invoke(app, ["claims", "--out", str(runs)], env={"COLUMNS": "200"}).output.split())
+    assert find_claim("order").claim.statement in shown
+    assert "not run yet" in shown and "does not hold here" in shown and "2026-11-17" in shown
+
+
+def test_a_damaged_record_is_named_before_anything_is_computed(runs: Path) -> None:
+    (runs / "order" / "cpu" / "claim.json").write_text("{")
+    for command in (["claims", "--out", str(runs)], ["claims", "run", "order", "--out", str(runs)]):
+        result = CliRunner().invoke(app, command)
+        assert isinstance(result.exception, DataError) and "claim.json: damaged" in str(result.exception)
+
+
+def test_a_record_is_plain_json_with_all_that_a_reader_needs(runs: Path) -> None:
+    record = json.loads((runs / "order" / "cpu" / "claim.json").read_text())
+    assert record["verdict"] == "holds" and record["preliminary"] == "3 of 5 seeds"
+    assert record["command"] == "qkv claims run order"
+    assert record["figures"] == RIGHT

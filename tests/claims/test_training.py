@@ -1,0 +1,72 @@
+"""Training for claims: every job, small; the same cell gives the same run; a change reaches the model before training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.base.errors import DataError
+from qkv.claims import tasks
+from qkv.claims.claim import Cell
+from qkv.claims.language import Language, training_text
+from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, train, train_pairs, train_text, write_pairs
+from qkv.jobs.job import Job
+
+
+@pytest.fixture
+def cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cell:
+    monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
+    small = {"model.width": 16, "training.batch_tokens": 256}
+    return Cell("a", 1, small, "cpu", tmp_path)
+
+
+def test_translators_learn_by_the_same_job_each_time(cell: Cell) -> None:
+    pairs = tasks.examples(tasks.copy, 1, 60, (2, 4), tasks.letters(6), 10)
+    seen: list[Job] = []
+    runs = [
+        train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=3, change=change)
+        for change in (None, seen.append)
+    ]
+    assert runs[0].loss() == runs[1].loss(), "the same cell gives the same run, bit for bit"
+    assert seen == [runs[1].job]
+    assert 0 <= runs[0].exact(pairs.test) <= runs[0].word_accuracy(pairs.test) <= 1
+    other = train_pairs(cell, "rnn-small", RNN, pairs.train, pairs.dev, steps=3)
+    assert other.parameters == sum(p.numel() for p in other.model.parameters())
+    assert not other.model.training
+
+
+def test_pretraining_and_fine_tuning_follow_each_other(cell: Cell) -> None:
+    text, dev = training_text(cell, 40, 10)
+    bert = train_text(cell, "bert-mini", ENCODER, text, dev, steps=3, finish=True, name="bert")
+    assert set(bert.scores()) > {"dev_loss"}
+    labelled = [(s.text, f"topic{s.topic}") for s in Language(1, topics=2).sentences(60, 1)]
+    files = {"data.train": write_pairs(cell, "labelled", [("text", "label"), *labelled[20:]])}
+    files["data.dev"] = write_pairs(cell, "labelled-dev", [("text", "label"), *labelled[:20]])
+    plain = Cell(cell.variant, cell.seed, {}, cell.device, cell.folder)  # its shape is that of the run to start from
+    settings = {**files, "start": bert.folder, "data.text": "text", "data.label": "label", "training.epochs": None}
+    tuned = train(plain, "finetune", settings, steps=2, name="tuned")
+    assert 0 <= tuned.scores()["accuracy"] <= 1
+    gpt = train_text(cell, "gpt-mini", GPT, text, dev, steps=2)
+    assert gpt.curve() and gpt.loss() > 0
+
+
+def test_a_training_that_would_drop_pairs_is_refused(cell: Cell) -> None:
+    pairs = tasks.examples(tasks.copy, 1, 40, (5, 30), tasks.letters(6), 5)
+    settings: dict[str, Any] = {**TRANSFORMER, "data.max_tokens": 20}
+    with pytest.raises(DataError, match="dropped"):
+        train_pairs(cell, "transformer-small", settings, pairs.train, pairs.dev, steps=1)
+
+
+def test_hooks_of_the_scaling_claim_undo_the_division(cell: Cell) -> None:
+    from qkv.claims.claim import find_claim
+
+    scaling: Any = find_claim("scaling").claim.measure.__globals__
+    pairs = tasks.examples(tasks.copy, 1, 20, (2, 4), tasks.letters(6), 5)
+    run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=1)
+    attention = run.model.encoder[0].attention
+    x = torch.randn(2, 3, 16)
+    before = attention.qkv(x)
+    scaling["without_scaling"](run.job)
+    after = attention.qkv(x)
+    assert torch.allclose(after[..., :16], before[..., :16] * 2) and torch.equal(after[..., 16:], before[..., 16:])
