@@ -45,7 +45,7 @@ ABILITIES = {  # that a model needs, by the path
     "/translate": "translate", "/fill": "fill", "/predict": "predict", "/look": "look", "/neighbours": "neighbours",
     "/map": "map", "/v1/embeddings": "embed", "/v1/completions": "complete",
 }  # fmt: skip
-UNREACHED = ("/translate_file", "/download_file/{name}")  # where a request made up has no file of a known format or name
+UPLOAD, DOWNLOAD = "/translate_file", "/download_file/{name}"
 SETTINGS = ("logs=none", "new_tokens=24")
 ADDED = ("added-1", "added-2")  # names of models that requests to /admin add and remove
 CHANGES = 10  # examples for each endpoint of /admin at most: a change of a service takes seconds
@@ -81,8 +81,8 @@ def operations(client: httpx.Client) -> list[Operation]:
     return found
 
 
-def description(client: httpx.Client, model: str | None, known: Known) -> dict[str, Any]:
-    """Return the service's description, where requests name this model, and languages, words and folders that there are."""
+def description(client: httpx.Client, operation: Operation, known: Known) -> dict[str, Any]:
+    """Return the service's description, where requests name the operation's model, and what else there is."""
     described = client.get("/openapi.json").json()
     codes = client.get("/languages").json()
     languages = {"source": [one["code"] for one in codes], "target": [code for one in codes for code in one["targets"]]}
@@ -90,8 +90,8 @@ def description(client: httpx.Client, model: str | None, known: Known) -> dict[s
         fields = schema.get("properties", {})
         if not name.endswith("Request"):
             continue
-        if model is not None and "model" in fields:
-            fields["model"] = {"type": "string", "enum": [model]}
+        if operation.model is not None and "model" in fields:
+            fields["model"] = {"type": "string", "enum": [operation.model]}
             schema["required"] = [*{*schema.get("required", ()), "model"}]
         for side in ("source", "target"):
             if name == "TranslateRequest" and languages[side]:
@@ -101,8 +101,16 @@ def description(client: httpx.Client, model: str | None, known: Known) -> dict[s
         if name == "AddModelRequest":
             fields["name"] = {"type": "string", "enum": list(ADDED)}
             fields["folder"] = {"type": "string", "enum": [*known.folders, "never"]}
+    upload = described["paths"].get(UPLOAD, {}).get("post", {}).get("requestBody", {}).get("content", {})
+    for schema in (one["schema"] for one in upload.values()):
+        schema["properties"] = {**schema["properties"], "file": {"type": "string", "enum": ["red bird\n", "old tree\n\nsun\n"]}}
+        schema["properties"] |= {name: {"type": "string", "enum": options} for name, options in languages.items() if options}
     served = [one["id"] for one in client.get("/models").json()]
-    for path, method, names in (("/v1/models/{name}", "get", served), ("/admin/models/{name}", "delete", ADDED)):
+    paths = [("/v1/models/{name}", "get", served), ("/admin/models/{name}", "delete", ADDED)]
+    if operation.path == DOWNLOAD:
+        answer = client.post(UPLOAD, files={"file": ("a.txt", b"red bird\n")}).json()
+        paths.append((DOWNLOAD, "get", [answer["translatedFileUrl"].rpartition("/")[2], "never"]))
+    for path, method, names in paths:
         for parameter in described["paths"].get(path, {}).get(method, {}).get("parameters", []):
             parameter["schema"] = {"type": "string", "enum": list(names)}
     return described
@@ -116,7 +124,7 @@ def generate(
     `number` is a seed, 0 for the same requests each time.
     """
     with httpx.Client(base_url=url, timeout=SECONDS) as client:
-        schema = schemathesis.openapi.from_dict(description(client, operation.model, known))
+        schema = schemathesis.openapi.from_dict(description(client, operation, known))
     statuses: Counter[int] = Counter()
     headers = {"Authorization": f"Bearer {ADMIN_KEY}"} if operation.path.startswith("/admin") else {}
     quickly = settings(
@@ -131,7 +139,11 @@ def generate(
     @quickly
     @given(case=schema[operation.path][operation.method].as_strategy(generation_mode=mode))
     def check(case: schemathesis.Case) -> None:
-        answer = case.call(base_url=url, headers=headers, timeout=SECONDS)
+        form = {}
+        if operation.path == UPLOAD and mode is GenerationMode.POSITIVE:  # a schema cannot give a file its name
+            form = {name: (None, str(value)) for name, value in case.body.items() if value is not None}
+            form = {"files": {**form, "file": ("a.txt", case.body["file"])}}
+        answer = case.call(base_url=url, headers=headers, timeout=SECONDS, **form)
         statuses[answer.status_code] += 1
         case.validate_response(answer, checks=CHECKS, headers=headers)
 
@@ -171,7 +183,7 @@ def send_generated(url: str, examples: int, number: int, known: Known, wrong: li
         except (AssertionError, BaseExceptionGroup, requests.RequestException) as error:
             wrong.append(f"{operation}, {mode.value}: {error}")
             continue
-        if mode is GenerationMode.POSITIVE and not statuses[200] and operation.path not in UNREACHED:
+        if mode is GenerationMode.POSITIVE and not statuses[200]:
             wrong.append(f"{operation}: no valid request was answered with 200")
         shown = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
         name = f"{operation.method} {operation.path}, {'valid' if mode is GenerationMode.POSITIVE else 'invalid'}"

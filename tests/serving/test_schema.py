@@ -9,7 +9,7 @@ from schemathesis import GenerationMode
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from service_runs import WORDS, Running
-from serving_probes import ADDED, ADMIN_KEY, UNREACHED, Known, Operation, generate, modes, operations
+from serving_probes import ADDED, ADMIN_KEY, Known, Operation, generate, modes, operations
 from supervised import supervised
 
 from qkv.serving.authentication import digest
@@ -53,9 +53,7 @@ def limited(models: ModelRegistry, folders: list[str]) -> Iterator[Running]:
 @pytest.mark.parametrize(("operation", "mode"), CASES, ids=[f"{one.path} {one.model} {mode.value}" for one, mode in CASES])
 def test_every_answer_is_as_described(limited: Running, operation: Operation, mode: GenerationMode) -> None:
     statuses = generate(limited.url, operation, mode, EXAMPLES, known=Known(WORDS, ["en-la", "t5"]))
-    assert statuses[200] or mode is GenerationMode.NEGATIVE or operation.path in UNREACHED, (
-        f"no valid request reached the model: {statuses}"
-    )
+    assert statuses[200] or mode is GenerationMode.NEGATIVE, f"no valid request reached the model: {statuses}"
 
 
 def test_nothing_is_left_out(limited: Running) -> None:
