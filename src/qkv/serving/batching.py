@@ -73,6 +73,8 @@ class BatchItem:
     done: float = field(default=0.0, init=False)  # of the cost
     request: "QueuedRequest" = field(init=False, repr=False)
     index: int = field(init=False)  # in its request
+    # The time that orders the queue: later items of a long request let other requests pass, but not for ever.
+    due: float = field(init=False)
 
     @property
     def key(self) -> Hashable:
@@ -83,11 +85,6 @@ class BatchItem:
         """Note that some of it is done; return how much, which is never more than there is."""
         before, self.done = self.done, min(self.cost, self.done + cost)
         return self.done - before
-
-    @property
-    def due(self) -> float:
-        """The time that orders the queue: later items of a long request let other requests pass, but not for ever."""
-        return self.request.arrived + STAGGER * self.index
 
 
 class OutputPlace(NamedTuple):
@@ -120,7 +117,7 @@ class QueuedRequest:
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[list[Any]] = self.loop.create_future()
         for index, item in enumerate(items):
-            item.request, item.index = self, index
+            item.request, item.index, item.due = self, index, self.arrived + STAGGER * index
         if not items:
             self.done.set_result([])
 

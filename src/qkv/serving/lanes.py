@@ -1,9 +1,9 @@
 """Lanes: running batches of texts that are generated token by token, and who may share one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from qkv.serving.batching import BatchItem, RunningItems
+from qkv.serving.batching import BatchItem, QueuedRequest, RunningItems
 
 POLITE = 4  # texts that a caller may have in a lane with others
 
@@ -34,13 +34,28 @@ class Lane:
         return set(self.callers()) == {caller}
 
 
-def may_join(item: BatchItem, members: Sequence[BatchItem], polite: bool = False) -> bool:
-    """Return whether an item may be computed together with others: with its caller's own, or a few of each caller's.
+class Members:
+    """Items that are computed together, counted by caller, and who may join them."""
 
-    A polite one does not even have many of its own.
-    """
-    if item.request.alone or any(one.request.alone for one in members):
-        return all(one.request is item.request for one in members)
-    counts = Counter(one.request.caller for one in members)
-    own = counts.pop(item.request.caller, 0)
-    return (not counts and not polite) or (max(counts.values(), default=0) <= POLITE and own < POLITE)
+    def __init__(self, items: Iterable[BatchItem] = ()):
+        self.counts: Counter[str] = Counter()
+        self.alone: QueuedRequest | None = None  # a request that shares with no other
+        self.request: QueuedRequest | None = None  # the only one, if there is only one
+        for item in items:
+            self.add(item)
+
+    def add(self, item: BatchItem) -> None:
+        """Add an item."""
+        self.request = item.request if not self.counts or self.request is item.request else None
+        self.alone = item.request if item.request.alone else self.alone
+        self.counts[item.request.caller] += 1
+
+    def admit(self, item: BatchItem, polite: bool = False) -> bool:
+        """Return whether an item may join: with its caller's own, or a few of each caller's; a polite one with few always."""
+        if item.request.alone or self.alone is not None:
+            return not self.counts or self.request is item.request
+        own = self.counts[item.request.caller]
+        if own == self.counts.total() and not polite:
+            return True
+        most = max((count for caller, count in self.counts.items() if caller != item.request.caller), default=0)
+        return own < POLITE and most <= POLITE

@@ -5,14 +5,16 @@ the caller who has had least. Whoever has had no more than the mean has texts re
 until a first token passes meanwhile, but reading for them takes no more time than steps, and nobody gets far ahead.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from qkv.serving.batching import BatchItem, QueuedRequest
 from qkv.serving.fairness import FairClock
-from qkv.serving.lanes import Lane, may_join
+from qkv.serving.lanes import Lane, Members
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.speed import BatchTime
 
@@ -54,6 +56,7 @@ class Schedule:
         self.settings = settings
         self.piece = max(1, settings.batch_tokens // PIECES)  # tokens that are read between two steps
         self.waiting: list[BatchItem] = []  # ordered by due time
+        self._firsts: dict[tuple[str, bool], BatchItem] = {}  # the first that waits, by caller and whether it grows step by step
         self.lanes: list[Lane] = []
         self.clock = FairClock()
         self.batch_times: dict[Hashable, BatchTime] = defaultdict(BatchTime)  # of what is computed at once, by its key
@@ -70,7 +73,7 @@ class Schedule:
 
     def put_back(self, items: Iterable[BatchItem]) -> None:
         """Let items wait, each until its turn."""
-        self.waiting = sorted([*self.waiting, *items], key=lambda item: item.due)
+        self.waiting = sorted([*self.waiting, *items], key=attrgetter("due"))
 
     def running(self) -> list[BatchItem]:
         """Return the items of all lanes."""
@@ -94,7 +97,7 @@ class Schedule:
     def next_turn(self, now: float, closing: bool = False) -> Turn | None:
         """Return what to do now; None if there is nothing, or if others may come in a moment to be computed with what waits."""
         self._forget_cancelled()
-        callers = self.clock.order(self._callers())
+        callers = self.clock.order({*(caller for caller, _ in self._firsts), *(item.request.caller for item in self.running())})
 
         def read(some: Sequence[str]) -> Turn | None:
             return _first(map(self._reading_for, some))
@@ -126,6 +129,7 @@ class Schedule:
 
     def _forget_cancelled(self) -> None:
         self.waiting = [item for item in self.waiting if not item.request.cancelled]
+        self._firsts = {(item.request.caller, item.lane is not None): item for item in reversed(self.waiting)}
         for lane in self.lanes:
             gone = [item for item in lane.items if item.request.cancelled]
             if gone:
@@ -133,8 +137,13 @@ class Schedule:
                 lane.items = [item for item in lane.items if not item.request.cancelled]
         self.lanes = [lane for lane in self.lanes if lane.items]
 
-    def _next_item(self, caller: str, is_wanted: Callable[[BatchItem], bool]) -> BatchItem | None:
-        return next((item for item in self.waiting if item.request.caller == caller and is_wanted(item)), None)
+    def _candidates(self, first: BatchItem, is_wanted: Callable[[BatchItem], bool]) -> list[BatchItem]:
+        """Return items that wait and may be computed with one: its caller's own, then others', no more than a batch can hold."""
+        caller, most = first.request.caller, self.settings.batch_tokens
+        own = (item for item in self.waiting if item.request.caller == caller and is_wanted(item))
+        others = (item for item in self.waiting if item.request.caller != caller and is_wanted(item))
+        found = list(itertools.islice(own, most))
+        return [*found, *itertools.islice(others, most - len(found))]
 
     def _reading_for(self, caller: str) -> Turn | None:
         """Return what to read for a caller now: the next piece of a long text, or new texts."""
@@ -142,7 +151,7 @@ class Schedule:
         for lane in reading:
             if caller in lane.callers():
                 return Turn(lane, [])
-        first = self._next_item(caller, lambda item: item.lane is not None)
+        first = self._firsts.get((caller, True))
         if first is None or (first.tokens > self.piece and len(reading) >= MAX_READING):
             return None
         lanes = self._lanes_for(first)
@@ -158,7 +167,7 @@ class Schedule:
         own = [lane for lane in self.lanes if caller in lane.callers() and not lane.reading]
         oldest = min(own, key=lambda lane: lane.stepped, default=None)
         step = None if oldest is None else Turn(oldest, [])
-        first = self._next_item(caller, lambda item: item.lane is None)
+        first = self._firsts.get((caller, False))
         if first is None:
             return step
         batch = self._batch_with(first, closing or oldest is not None, now)
@@ -169,30 +178,30 @@ class Schedule:
         same = [lane for lane in self.lanes if lane.kind == item.lane and not lane.reading]
         own = [lane for lane in same if lane.is_own(item.request.caller)]
         last = self.lanes[MAX_LANES - 1 :]
-        return [lane for lane in own[:1] or same if may_join(item, lane.items, lane in last)]
+        return [lane for lane in own[:1] or same if Members(lane.items).admit(item, lane in last)]
 
     def _batch_with(self, first: BatchItem, hurry: bool, now: float) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
         most = min(self.settings.batch_tokens, self.batch_times[first.key].cost_of(BATCH_TURN))
-        same = [item for item in self.waiting if item.lane is None and item.key == first.key]
-        same.sort(key=lambda item: item.request.caller != first.request.caller)
+        same = self._candidates(first, lambda item: item.lane is None and item.key == first.key)
         batch: list[BatchItem] = []
-        budget = most
+        members, budget = Members(), most
         for item in same:
-            if batch and (item.cost > budget or not may_join(item, batch)):
+            if batch and (item.cost > budget or not members.admit(item)):
                 break
             budget -= item.cost
             batch.append(item)
+            members.add(item)
         full = budget < first.cost or len(batch) < len(self.waiting)
         return batch if full or hurry or now >= first.request.arrived + self.settings.wait else []
 
     def _joining(self, first: BatchItem, lane: Lane | None) -> list[BatchItem]:
         """Return the items that begin in a lane, or in a new one: `first`, and others that fit; none if it is full."""
-        members = list(lane.items) if lane else []
+        members = Members(lane.items if lane else ())
         room = self._room(lane, first.request.caller)
         # The last lane is for callers with few texts.
         polite = (len(self.lanes) if lane is None else self.lanes.index(lane)) >= MAX_LANES - 1
-        same = [item for item in self.waiting if item.lane == first.lane]
+        same = self._candidates(first, lambda item: item.lane == first.lane)
         same.sort(key=lambda item: (item.request.caller != first.request.caller, abs(item.tokens - first.tokens)))
         found: list[BatchItem] = []
         longest = 0
@@ -200,11 +209,11 @@ class Schedule:
             if item.tokens > self.piece and item is not first:
                 continue  # long texts are read alone
             longest = max(longest, item.tokens)  # texts that are read together are as long as the longest
-            if (members and item.rows > room) or not may_join(item, members, polite):
+            if (members.counts and item.rows > room) or not members.admit(item, polite):
                 break
             if found and longest * (len(found) + 1) > self.piece:
                 break
-            members.append(item)
+            members.add(item)
             found.append(item)
             room -= item.rows
         return found
