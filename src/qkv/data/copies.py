@@ -43,7 +43,7 @@ def _note_use(path: Path) -> None:
 def delete_copies(keep: Path) -> None:
     """Delete the copies that were not used for longest, except `keep` and what is in it, until the rest is within the bound."""
     found = []
-    for path in (cache_folder() / "copies").glob("*/*"):
+    for path in (path for folder in _entries(cache_folder() / "copies") for path in _entries(folder)):
         with contextlib.suppress(OSError):
             status = path.stat()
             found.append((status.st_atime_ns, status.st_size, path))
@@ -57,6 +57,14 @@ def delete_copies(keep: Path) -> None:
             path.unlink()
             excess -= size
             path.parent.rmdir()
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if another thread or process has just deleted it."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 _held: dict[Path, int] = {}  # locks of the folders that this process uses
