@@ -78,7 +78,7 @@ def test_python_names_formats_and_languages_and_continues_only_the_same_call(
     notes.parent.mkdir()
     notes.write_text("# sun rain\n", encoding="utf-8")
     assert translator.translate_files([notes], file_format="markdown").content.startswith(b"# ")
-    with pytest.raises(QkvError, match="its language is de, and the run translates to fr"):
+    with pytest.raises(QkvError, match="its language is de, not fr; choose a model that translates to de"):
         translator.translate_files([po], languages=["en", "fr"])
     for name in ("a.md", "b.md"):
         (tmp_path / "in" / name).write_text(f"sun rain {name}", encoding="utf-8")

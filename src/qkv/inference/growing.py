@@ -23,6 +23,7 @@ class GrowingOutputs:
     def __init__(self, search: Search, result: Callable[[Any, list[Hypothesis]], Any]):
         """The search's owners are `GrowingOutput`s; `result` makes a text of one of them and its hypotheses."""
         self.search, self.result = search, result
+        self._unread = search.state if isinstance(search.state, ReadsPieces) else None  # protocols are slow to ask
 
     def __len__(self) -> int:
         """The number of outputs that still grow."""
@@ -31,8 +32,7 @@ class GrowingOutputs:
     @property
     def reading(self) -> bool:
         """Whether the next step reads inputs, or a piece of long ones; the last such step makes the first tokens."""
-        state = self.search.state
-        return isinstance(state, ReadsPieces) and state.reading
+        return self._unread is not None and self._unread.reading
 
     def joins(self, other: "GrowingOutputs") -> bool:
         """Return whether others that have just begun can join these."""

@@ -7,7 +7,7 @@ until a first token passes meanwhile, but reading for them takes no more time th
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from qkv.serving.settings import ServiceSettings
 from qkv.serving.speed import BatchTime
 
 MAX_LANES = 8  # each has caches of its own
+MAX_KINDS = 1000  # of lanes that are remembered
 MAX_READING = 4  # long texts that are read in turns
 PIECES = 8  # the part of `batch_tokens` that is read between two steps: 256 tokens on a CPU
 GRACE = 50.0  # how many times as long as a reading takes a caller may have had more than the mean, and have texts read
@@ -27,7 +28,7 @@ TURN = 0.025  # seconds that a step should take, so that others come to their tu
 # Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
 # with a batch of others to wait for, it takes at most about three times as long as alone.
 BATCH_TURN = 0.01
-ROW_TOKENS = 16  # tokens of the limit of a batch that a row of a lane counts for
+LANE_TOKENS, MAX_ROWS = 6, 1024  # a row of a lane counts for so many tokens of the limit of a batch; and the most rows
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take in any case before no more texts join
 SHARED = 4  # times as long it may take where several callers wait for it
 
@@ -54,9 +55,12 @@ class Schedule:
 
     def __init__(self, settings: ServiceSettings):
         self.settings = settings
+        self.rows = max(1, min(MAX_ROWS, settings.batch_tokens // LANE_TOKENS))  # of a lane, at most
         self.piece = max(1, settings.batch_tokens // PIECES)  # tokens that are read between two steps
         self.waiting: list[BatchItem] = []  # ordered by due time
         self._firsts: dict[tuple[str, bool], BatchItem] = {}  # the first that waits, by caller and whether it grows step by step
+        self._tokens: Counter[int] = Counter()  # of items that wait, by the id of their lane
+        self._kinds: dict[Hashable, Hashable] = {}
         self.lanes: list[Lane] = []
         self.clock = FairClock()
         self.batch_times: dict[Hashable, BatchTime] = defaultdict(BatchTime)  # of what is computed at once, by its key
@@ -69,7 +73,15 @@ class Schedule:
         """Add a request's items to those that wait."""
         if request.caller not in self._callers():
             self.clock.enter(request.caller)
+        for item in request.items:
+            item.lane = self._one_of_equals(item.lane)
         self.put_back(request.items)
+
+    def _one_of_equals(self, lane: Hashable | None) -> Hashable | None:
+        """Return the same object for equal lanes: comparing configs at every turn takes long."""
+        if len(self._kinds) > MAX_KINDS:
+            self._kinds.clear()  # texts that are equal in it may run apart for a while
+        return None if lane is None else self._kinds.setdefault(lane, lane)
 
     def put_back(self, items: Iterable[BatchItem]) -> None:
         """Let items wait, each until its turn."""
@@ -130,6 +142,9 @@ class Schedule:
     def _forget_cancelled(self) -> None:
         self.waiting = [item for item in self.waiting if not item.request.cancelled]
         self._firsts = {(item.request.caller, item.lane is not None): item for item in reversed(self.waiting)}
+        self._tokens.clear()
+        for item in self.waiting:
+            self._tokens[id(item.lane)] += item.tokens
         for lane in self.lanes:
             gone = [item for item in lane.items if item.request.cancelled]
             if gone:
@@ -155,11 +170,12 @@ class Schedule:
         if first is None or (first.tokens > self.piece and len(reading) >= MAX_READING):
             return None
         lanes = self._lanes_for(first)
+        soon = self._since_reading < PATIENCE * self._shortest_reading
+        if lanes and soon and self._tokens[id(first.lane)] < self.piece:
+            return None  # a moment later others may be read with it
         for lane in lanes:
             if joining := self._joining(first, lane):
-                soon = self._since_reading < PATIENCE * self._shortest_reading
-                full = len(joining) < sum(item.lane == first.lane for item in self.waiting)
-                return None if soon and not full else Turn(lane, joining)  # a moment later others may be read with it
+                return Turn(lane, joining)
         return Turn(None, self._joining(first, None)) if not lanes and len(self.lanes) < MAX_LANES else None
 
     def _step_for(self, caller: str, now: float, closing: bool) -> Turn | None:
@@ -175,7 +191,7 @@ class Schedule:
 
     def _lanes_for(self, item: BatchItem) -> list[Lane]:
         """Return the lanes that an item may join when they have room: the first of its caller's own, else those of others."""
-        same = [lane for lane in self.lanes if lane.kind == item.lane and not lane.reading]
+        same = [lane for lane in self.lanes if lane.kind is item.lane and not lane.reading]
         own = [lane for lane in same if lane.is_own(item.request.caller)]
         last = self.lanes[MAX_LANES - 1 :]
         return [lane for lane in own[:1] or same if Members(lane.items).admit(item, lane in last)]
@@ -197,11 +213,13 @@ class Schedule:
 
     def _joining(self, first: BatchItem, lane: Lane | None) -> list[BatchItem]:
         """Return the items that begin in a lane, or in a new one: `first`, and others that fit; none if it is full."""
-        members = Members(lane.items if lane else ())
         room = self._room(lane, first.request.caller)
+        if lane and first.rows > room:
+            return []
+        members = Members(lane.items if lane else ())
         # The last lane is for callers with few texts.
         polite = (len(self.lanes) if lane is None else self.lanes.index(lane)) >= MAX_LANES - 1
-        same = self._candidates(first, lambda item: item.lane == first.lane)
+        same = self._candidates(first, lambda item: item.lane is first.lane)
         same.sort(key=lambda item: (item.request.caller != first.request.caller, abs(item.tokens - first.tokens)))
         found: list[BatchItem] = []
         longest = 0
@@ -220,12 +238,11 @@ class Schedule:
 
     def _room(self, lane: Lane | None, caller: str) -> int:
         """Return how many rows a lane, or a new one, has room for; none where its steps take too long already."""
-        rows = self.settings.batch_tokens // ROW_TOKENS
         if lane is None:
-            return rows
+            return self.rows
         longest = max(TURN, SLOWDOWN * self.shortest)
         slow = lane.seconds > longest * (1 if lane.is_own(caller) else SHARED)
-        return 0 if slow else rows - sum(item.rows for item in lane.items)
+        return 0 if slow else self.rows - sum(item.rows for item in lane.items)
 
     def settle(self, lane: Lane, target: Lane | None = None) -> None:
         """Let the texts of a lane, which have been read, join another one: the target, or any that has room for them."""

@@ -21,7 +21,7 @@ from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, 
 from qkv.serving.errors import RequestError, as_request_error, internal_error, no_turn, queue_full
 from qkv.serving.lanes import Lane
 from qkv.serving.metrics import Metrics
-from qkv.serving.schedule import ROW_TOKENS, Schedule, Turn
+from qkv.serving.schedule import Schedule, Turn
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.shared_limits import SharedBacklog, SharedLimits
 
@@ -43,7 +43,8 @@ class BatchWorker:
         self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
         self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
-        self.schedule, self.admission = Schedule(settings), Admission(settings, settings.batch_tokens // ROW_TOKENS)
+        self.schedule = Schedule(settings)
+        self.admission = Admission(settings, self.schedule.rows)
         self._shared = SharedBacklog(self.limits, name)
         self._changed = threading.Condition()
         self._closed = False
