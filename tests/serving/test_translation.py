@@ -184,7 +184,8 @@ def test_files_that_cannot_be_translated_are_refused(models: ModelRegistry, monk
             (upload(served, "a.docx", packed.getvalue(), **fields), 400, "body_too_large"),
             (upload(served, "a.txt", b"a" * 100_001, **fields), 413, "body_too_large"),
             (upload(served, "a.txt", b"sun " * 20_000, **fields), 400, "text_too_long"),
-            (upload(served, "a.txt", b"4\n" * 10_000, **fields), 400, "text_too_long"),
+            (upload(served, "a.txt", b"4\n" * 10_000, **fields), 400, "text_too_long"),  # lines, before it is parsed
+            (upload(served, "a.html", b"<p>a</p>" * 10_000, **fields), 400, "text_too_long"),
             (upload(served, "a.txt", b"sun", **fields, colour="red"), 400, "invalid_request"),
             (upload(served, "a.txt", b"sun", source="en", target="de"), 400, "languages"),
             (upload(served, "a.txt", b"sun", **fields, glossary="{"), 400, "invalid_request"),

@@ -87,11 +87,15 @@ async def translate_documents(
     texts: dict[TextKey, str] = {}
     outputs: list[list[TranslatedText]] = []
 
+    most = service.settings.characters
+    if sum(content.count(b"\n") for content in contents) > most:  # before it is parsed, which would take long
+        raise invalid(f"the document has more than {most:,} lines; split it", "file", "text_too_long")
+
     def prepare(model: Translator) -> PreparedRequest:
         if model is route.models[0]:
             files.extend(_plan(content, read, route) for content in contents)
             planned = [file for file in files if file is not None]
-            if sum(len(file.parsed.segments) for file in planned) > (most := service.settings.characters):
+            if sum(len(file.parsed.segments) for file in planned) > most:
                 raise invalid(f"the document has more than {most:,} segments; split it", "file", "text_too_long")
             for file in planned:
                 texts.update(file_texts(file, PATTERNS))
