@@ -185,7 +185,7 @@ def train_labels(
         "data.train": write_pairs(cell, f"{name}-train", [("text", "label"), *train_on]),
         "data.dev": write_pairs(cell, f"{name}-dev", [("text", "label"), *dev]),
     }
-    fixed = {"start": start.folder, "training.epochs": None, "training.batch_tokens": 1024, "training.learning_rate": 0.001}
+    fixed = {"start": start.folder, "training.epochs": None, "training.batch_tokens": 1024, "training.learning_rate": 0.002}
     return train(replace(cell, settings={}), "finetune", {**fixed, **files}, name=name, **options)
 
 
