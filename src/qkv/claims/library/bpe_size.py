@@ -48,7 +48,8 @@ CLAIM = Claim(
     statement="With little data a small BPE vocabulary translates better than a large one.",
     source="Ding et al. 2019, A Call for Prudent Choice of Subword Merge Operations; Sennrich and Zhang 2019",
     measured="The share of right words, in any order, in translations by a small Transformer after as many updates with as "
-    "many sentences, with a vocabulary of 60, 200 or at most 3,000 pieces (whole words), from 1,000 pairs or from eight times as many.",
+    "many sentences, with a vocabulary of 60, 200 or at most 3,000 pieces (whole words), from 1,000 pairs or "
+    "from eight times as many.",
     prediction="From little data, 200 pieces are at least 2 points better than 3,000, and at least 2 points better than 60, "
     "which is too small. From eight times the data the lead of 200 over 3,000 is at least 2 points smaller.",
     explanation="A large vocabulary has a piece for almost every form of every word, and each must be met often enough to "
