@@ -62,7 +62,7 @@ def measure(cell: Cell) -> Measured:
 
     (good, well), (bad, ill) = SIDES
     others = [(good + a, good + plain[i - i % size + (i + 3) % size]) for i, a in enumerate(plain)]
-    figures: Measured = {
+    figures: dict[str, float] = {
         "synonyms": cosine([(good + a, well + a) for a in plain] + [(bad + a, ill + a) for a in plain]),
         "opposites": cosine([(good + a, bad + a) for a in plain] + [(well + a, ill + a) for a in plain]),
         "others": cosine(others),
@@ -71,7 +71,7 @@ def measure(cell: Cell) -> Measured:
     ppmi /= np.maximum(np.linalg.norm(ppmi, axis=1, keepdims=True), 1e-9)
     above = np.triu_indices(len(unit), 1)
     ranks = [np.argsort(np.argsort((matrix @ matrix.T)[above])) for matrix in (unit, ppmi)]
-    figures["company"] = float(np.corrcoef(*ranks)[0, 1])
+    figures["company"] = float(np.corrcoef(ranks[0], ranks[1])[0, 1])
     return {**figures, "gap": figures["synonyms"] - figures["opposites"], "lift": figures["opposites"] - figures["others"]}
 
 

@@ -16,8 +16,7 @@ from qkv.claims.training import write_documents
 from qkv.claims.verdict import Always, Higher, Lower
 from qkv.vectors.corpus import open_corpus
 from qkv.vectors.hogwild import train_hogwild
-from qkv.vectors.train import METHODS
-from qkv.vectors.word2vec import Word2VecTrainer
+from qkv.vectors.word2vec import Word2VecConfig, Word2VecTrainer
 
 
 def measure(cell: Cell) -> Measured:
@@ -25,7 +24,7 @@ def measure(cell: Cell) -> Measured:
     language = Language(cell.seed)
     path = write_documents(cell, "text", texts(language.documents(cell["documents"], cell.seed)))
     settings = {"width": cell["width"], "window": 5, "epochs": cell["epochs"], "min_count": 5, "threads": 1, "seed": cell.seed}
-    config = METHODS["skipgram"].config(**settings)
+    config = Word2VecConfig(**settings)
     trainer = Word2VecTrainer(open_corpus([path], config, True), config, "skipgram")
     if cell["one"]:
         trainer.arrays["outputs"] = trainer.arrays["inputs"]
