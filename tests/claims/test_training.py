@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,8 @@ from qkv.base.errors import DataError
 from qkv.claims import tasks
 from qkv.claims.claim import Cell
 from qkv.claims.language import Language, training_text
-from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, train, train_pairs, train_text, write_pairs
+from qkv.claims.probes import agreement, word_states
+from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, train_labels, train_pairs, train_text
 from qkv.jobs.job import Job
 
 
@@ -40,13 +42,15 @@ def test_pretraining_and_fine_tuning_follow_each_other(cell: Cell) -> None:
     text, dev = training_text(cell, 40, 10)
     bert = train_text(cell, "bert-mini", ENCODER, text, dev, steps=3, finish=True, name="bert")
     assert set(bert.scores()) > {"dev_loss"}
-    labelled = [(s.text, f"topic{s.topic}") for s in Language(1, topics=2).sentences(60, 1)]
-    files = {"data.train": write_pairs(cell, "labelled", [("text", "label"), *labelled[20:]])}
-    files["data.dev"] = write_pairs(cell, "labelled-dev", [("text", "label"), *labelled[:20]])
-    plain = Cell(cell.variant, cell.seed, {}, cell.device, cell.folder)  # its shape is that of the run to start from
-    settings = {**files, "start": bert.folder, "data.text": "text", "data.label": "label", "training.epochs": None}
-    tuned = train(plain, "finetune", settings, steps=2, name="tuned")
+    language = Language(1, topics=2)
+    labelled = [(s.text, f"topic{s.topic}") for s in language.sentences(60, 1)]
+    tuned = train_labels(cell, bert, labelled[20:], labelled[:20], steps=2)
     assert 0 <= tuned.scores()["accuracy"] <= 1
+    sentences = language.sentences(5, 2)
+    states = word_states(bert, sentences)
+    assert [one.shape for one in states] == [(len(s.words), 16) for s in sentences]
+    assert np.allclose(word_states(bert, sentences[3:4])[0], states[3], atol=1e-5), "each sentence is read by itself"
+    assert 0 <= agreement(bert, Language(1).sentences(50, 2)) <= 1
     gpt = train_text(cell, "gpt-mini", GPT, text, dev, steps=2)
     assert gpt.curve() and gpt.loss() > 0
 

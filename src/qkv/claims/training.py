@@ -6,7 +6,7 @@ Everything is as in `qkv train`, but for the end: no choice among checkpoints, n
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,18 @@ def train_text(
     """Pretrain on documents, each a list of sentences; see `train` for the options."""
     files = {"data.text": write_documents(cell, "text", documents), "data.dev": write_documents(cell, "dev", dev)}
     return train(cell, recipe, {**files, **settings}, **options)
+
+
+def train_labels(
+    cell: Cell, start: Trained, train_on: Sequence[TextPair], dev: Sequence[TextPair], *, name: str = "tuned", **options: Any
+) -> Trained:
+    """Fine-tune a pretrained run, which was finished, on texts with labels; the cell's settings are those of pretraining."""
+    files = {
+        "data.train": write_pairs(cell, f"{name}-train", [("text", "label"), *train_on]),
+        "data.dev": write_pairs(cell, f"{name}-dev", [("text", "label"), *dev]),
+    }
+    fixed = {"start": start.folder, "training.epochs": None, "training.batch_tokens": 1024, "training.learning_rate": 0.002}
+    return train(replace(cell, settings={}), "finetune", {**fixed, **files}, name=name, **options)
 
 
 def write_pairs(cell: Cell, name: str, pairs: Iterable[tuple[str, ...]]) -> str:

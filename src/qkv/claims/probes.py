@@ -1,0 +1,147 @@
+"""Properties of word vectors and encoders that several claims measure, on the artificial language.
+
+The language knows the topic and the class of its words, the sense of each ambiguous noun and the number of each verb, so that
+all answers are known without annotation. D width.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qkv.base.rows import Rows, padded_rows
+from qkv.claims.claim import Cell
+from qkv.claims.language import PLURAL, VERB_ENDINGS, Language, Sentence
+from qkv.claims.training import Trained, write_documents
+from qkv.folder.run import load_tokenizers
+from qkv.text.tokenizer import Tokenizer
+from qkv.vectors.train import METHODS, Method, TrainedVectors, train_vectors
+from qkv.vectors.word_vectors import WordVectors
+
+NEAREST = 10  # words
+TEXTS = 256  # that an encoder reads at once
+LEAST = 2  # occurrences of a sense, to learn from and to test on
+
+# Words
+
+
+def train_words(cell: Cell, method: Method, documents: Sequence[Sequence[str]], **settings: Any) -> TrainedVectors:
+    """Train word vectors on documents, on one thread, so that a cell gives the same vectors each time."""
+    config = METHODS[method].config(**{"width": 50, "seed": cell.seed, "threads": 1, **settings})
+    return train_vectors(method, [write_documents(cell, "text", documents)], config, quiet=True)
+
+
+def word_counts(vectors: WordVectors) -> dict[str, int]:
+    """Return how often each word occurred in the text that vectors were trained on."""
+    assert vectors.counts is not None
+    return dict(zip(vectors.words, vectors.counts.tolist(), strict=True))
+
+
+def word_classes(language: Language) -> dict[str, tuple[str, int]]:
+    """Return the class and the topic of each form of each word, without words that have several."""
+    found: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for kind, words, endings in (
+        ("noun", language.nouns, ("", PLURAL)),
+        ("verb", language.verbs, VERB_ENDINGS),
+        ("adjective", language.adjectives, ("",)),
+    ):
+        size = language.sizes[kind]
+        for number, word in enumerate(words[: language.topics * size]):  # persons come last
+            for ending in endings:
+                found[word + ending].add((kind, number // size))
+    return {word: next(iter(classes)) for word, classes in found.items() if len(classes) == 1}
+
+
+def nearest_alike(vectors: WordVectors, asked: Sequence[str], labels: Mapping[str, Hashable]) -> float:
+    """Return the share of the ten nearest words, among those with a label, that have the label of the word asked for."""
+    words = [word for word in vectors.words if word in labels]
+    index = {word: row for row, word in enumerate(words)}
+    cosines = np.stack([vectors.unit(word) for word in asked]) @ np.stack([vectors.unit(word) for word in words]).T
+    for row, word in enumerate(asked):
+        if word in index:
+            cosines[row, index[word]] = -np.inf
+    nearest = np.argpartition(-cosines, NEAREST, axis=1)[:, :NEAREST]
+    alike = [[labels[words[i]] == labels[word] for i in row] for word, row in zip(asked, nearest, strict=True)]
+    return float(np.mean(alike))
+
+
+# Encoders whose tokens are words
+
+
+def tokenizer_of(run: Trained) -> Tokenizer:
+    """Return the tokenizer of a run of pretraining."""
+    found = load_tokenizers(run.folder)
+    assert found is not None
+    return found.source
+
+
+def rows_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Rows:
+    """Return texts as rows of one text each, with special tokens: word i is at position i + 1."""
+    ids = [torch.tensor([tokenizer.bos, *one, tokenizer.eos]) for one in tokenizer.encode_batch(list(texts))]
+    padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=tokenizer.pad)
+    return padded_rows(padded, torch.arange(padded.size(1)) < torch.tensor([[len(one)] for one in ids]))
+
+
+@torch.no_grad()
+def word_states(run: Trained, sentences: Sequence[Sentence]) -> list[np.ndarray]:
+    """Return the last layer's states of the words of each sentence, read by itself. -> (words, D) each."""
+    found, tokenizer = [], tokenizer_of(run)
+    for start in range(0, len(sentences), TEXTS):
+        some = sentences[start : start + TEXTS]
+        rows = Rows(*(x.to(next(run.model.parameters()).device) for x in rows_of(tokenizer, [s.text for s in some])[:3]))
+        *_, last = run.model.encoder.each_layer(rows)
+        found += [states[1 : 1 + len(s.words)].cpu().numpy() for states, s in zip(last, some, strict=True)]
+    return found
+
+
+def sense_accuracy(vectors: Sequence[np.ndarray], words: Sequence[str], senses: Sequence[int]) -> float:
+    """Return how often the nearer of the two means of a word's senses is that of its own sense; chance is 50 %.
+
+    Means come from every other occurrence, and the rest is tested; senses count alike, however frequent.
+    """
+    groups: dict[str, dict[int, list[np.ndarray]]] = defaultdict(lambda: defaultdict(list))
+    for vector, word, sense in zip(vectors, words, senses, strict=True):
+        groups[word][sense].append(vector)
+    right = []
+    for group in groups.values():
+        if len(group) == 2 and min(map(len, group.values())) >= 2 * LEAST:
+            one, other = (np.stack(some) for some in group.values())
+            means = one[::2].mean(0), other[::2].mean(0)
+            nearer = [((some - means[0]) ** 2).sum(1) < ((some - means[1]) ** 2).sum(1) for some in (one[1::2], other[1::2])]
+            right.append((nearer[0].mean() + 1 - nearer[1].mean()) / 2)
+    return float(np.mean(right))
+
+
+def senses_told(run: Trained, sentences: Sequence[Sentence]) -> float:
+    """Return the accuracy with which an encoder's states of ambiguous nouns tell their senses."""
+    states = word_states(run, sentences)
+    at = [(number, position, topic) for number, one in enumerate(sentences) for position, topic in one.senses]
+    words = [sentences[number].words[position] for number, position, _ in at]
+    return sense_accuracy([states[number][position] for number, position, _ in at], words, [topic for *_, topic in at])
+
+
+@torch.no_grad()
+def agreement(run: Trained, sentences: Sequence[Sentence]) -> float:
+    """Return how often a masked verb is more probable in the number of its subject than in the other; chance is 50 %."""
+    tokenizer, device = tokenizer_of(run), next(run.model.parameters()).device
+    right: list[Tensor] = []
+    for start in range(0, len(sentences), TEXTS):
+        some = sentences[start : start + TEXTS]
+        rows = rows_of(tokenizer, [one.text for one in some])
+        wrong = rows_of(tokenizer, [" ".join(one.wrong_number) for one in some]).ids
+        row, verb = torch.arange(len(some)), torch.tensor([one.verb + 1 for one in some])
+        true, false = rows.ids[row, verb], wrong[row, verb]
+        rows.ids[row, verb] = tokenizer.mask
+        hidden = run.model.encoder(Rows(*(x.to(device) for x in rows[:3])))[row.to(device), verb.to(device)]
+        logits = run.model.heads["masked"](hidden).cpu()
+        known = (true != tokenizer.unk) & (false != tokenizer.unk)
+        right.append((logits[row, true] > logits[row, false])[known])
+    return float(torch.cat(right).float().mean())
+
+
+def verb_examples(sentences: Sequence[Sentence]) -> list[tuple[str, str]]:
+    """Return sentences with a label, in turn as they are and with the verb in the wrong number."""
+    return [(" ".join(one.wrong_number), "wrong") if number % 2 else (one.text, "right") for number, one in enumerate(sentences)]
