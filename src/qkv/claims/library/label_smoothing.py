@@ -36,8 +36,8 @@ def measure(cell: Cell) -> Measured:
     pairs = translation_examples(cell.seed, cell["pairs"], cell["held out"], topics=4, nouns=20, verbs=8, adjectives=6)
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=cell["steps"])
     sources, references = zip(*pairs.test, strict=True)
-    texts = [[text.removesuffix(" .") for text in side] for side in (run.translate(sources), references)]  # all end so
-    (bleu,) = score_corpus(*texts, ["bleu"])
+    outputs, wanted = ([text.removesuffix(" .") for text in side] for side in (run.translate(sources), references))
+    (bleu,) = score_corpus(outputs, wanted, ["bleu"])
     return {"loss": run.loss(), "tempered": min(loss_at(run, t) for t in TEMPERATURES), "bleu": bleu.value}
 
 

@@ -6,6 +6,8 @@ machine can do it in fewer steps. The time of a pass over one text, by its lengt
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,7 +42,7 @@ def longest_chain(output: Tensor) -> int:
 def build(kind: str, width: int):  # type: ignore[no-untyped-def]
     """Return a function from rows to the states of an encoder of two layers, and the same with each step as operations."""
     if kind == "Transformer":
-        shape = {"width": width, "feedforward": 2 * width, "heads": 4, "layers": LAYERS, "max_positions": LENGTHS[-1]}
+        shape: Any = {"width": width, "feedforward": 2 * width, "heads": 4, "layers": LAYERS, "max_positions": LENGTHS[-1]}
         bert = Bert(BertConfig(**shape, dropout=0.0), VOCABULARY)
         return bert, bert
     config = RnnConfig(width=width, embedding_width=width, layers=LAYERS, attention="none", dropout=0.0)
@@ -77,10 +79,10 @@ def measure(cell: Cell) -> Measured:
     texts = [torch.randint(VOCABULARY, (1, length)) for length in LENGTHS]
     rows = [padded_rows(ids, ids >= 0) for ids in texts]
     encode, chained = build(cell["kind"], cell["width"])
-    chains = [longest_chain(chained(one)) for one in rows]
+    chains = [float(longest_chain(chained(one))) for one in rows]
     numbers = torch.randn(1024, 1024)
     with torch.no_grad():
-        times = [seconds(lambda one=one: encode(one)) for one in rows]
+        times = [seconds(partial(encode, one)) for one in rows]
         gains = [gain_of_two_cores(work) for work in (lambda: encode(rows[-1]), lambda: numbers @ numbers)]
     return {
         "chains": chains, "chain growth": chains[-1] / chains[0], "milliseconds": [1000 * time for time in times],
