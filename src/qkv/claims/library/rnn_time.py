@@ -133,9 +133,7 @@ CLAIM = Claim(
         # The upper end of the interval must lie below 1.3.
         Lower("a second core hardly helps the RNN", "gain", "RNN", than=1.3, by=0.001),
     ),
-    controls=tuple(
-        Always(f"the second core is free ({kind})", "free", kind, at_least=1.4) for kind in ("RNN", "Transformer")
-    ),
+    controls=tuple(Always(f"{kind}: the second core is free", "free", kind, at_least=1.4) for kind in ("RNN", "Transformer")),
     picture=picture,
     timed=True,
 )  # fmt: skip
