@@ -10,7 +10,7 @@ import pytest
 from qkv.base.errors import ConfigError, DataError
 from qkv.claims import tasks
 from qkv.claims.claim import Cell
-from qkv.claims.language import DEFINITE, POSSESSIVES, Language, texts, training_text, translations
+from qkv.claims.language import DEFINITE, POSSESSIVES, Language, texts, training_text, translation_examples, translations
 
 
 def test_tasks_have_exact_answers_and_sets_share_no_source() -> None:
@@ -105,6 +105,8 @@ def test_a_translation_has_the_verb_last_and_every_content_word(language: Langua
         assert one.translation[-2].removesuffix("om") in language.translated[1]
     pairs = translations(language.sentences(500, 1))
     assert len({source for source, _ in pairs}) == len(pairs)
+    split = translation_examples(3, 480, held_out=10)
+    assert split.dev + split.test + split.train == translations(language.sentences(500, 3)), "the sets share no source"
 
 
 def test_text_is_the_users_where_it_is_given(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from qkv.base.errors import DataError
 from qkv.base.seeds import rng_at
 from qkv.claims.claim import Cell
+from qkv.claims.tasks import Split
 
 PLURAL, VERB_ENDINGS, ADJECTIVE = "en", ("t", "nt"), "ik"
 INDEFINITE, DEFINITE, STOP = "ka", "lo", "."
@@ -213,6 +214,12 @@ def _stems(rng: np.random.Generator, count: int) -> list[str]:
 def translations(sentences: Sequence[Sentence]) -> list[tuple[str, str]]:
     """Return sentences with their translations as pairs of texts; the same source once."""
     return list({one.text: (one.text, " ".join(one.translation)) for one in sentences}.values())
+
+
+def translation_examples(seed: int, train: int, held_out: int = 300, **shape: Any) -> Split:
+    """Return sentences of a language with their translations; sources that are drawn again are left out of `train`."""
+    pairs = translations(Language(seed, **shape).sentences(train + 2 * held_out, seed))
+    return Split(pairs[2 * held_out :], pairs[:held_out], pairs[held_out : 2 * held_out])
 
 
 def texts(documents: Sequence[Document]) -> list[list[str]]:

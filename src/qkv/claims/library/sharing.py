@@ -1,0 +1,104 @@
+"""Sharing layers saves memory and not time, and factorised embeddings cost little (Lan et al. 2020, ALBERT, section 3.1).
+
+A small ALBERT has layers of its own or shared ones, and embeddings as wide as its layers or a quarter of it. Each is timed side
+by side with the one that shares nothing, forward and backward, and trained to fill in masked words. Half of the layers show that
+the clock sees less work, embeddings of width 2 that the loss sees too few weights.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from qkv.base.rows import Rows, padded_rows
+from qkv.claims.claim import Cell, Claim, Measured
+from qkv.claims.experiment import Result
+from qkv.claims.language import training_text
+from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.timing import seconds
+from qkv.claims.training import ENCODER, train_text
+from qkv.claims.verdict import Always, Higher, Lower, Same
+from qkv.models.albert import Albert, AlbertConfig
+
+SHAPE: dict[str, Any] = {"width": 64, "feedforward": 128, "heads": 4, "max_positions": 64}
+OWN: dict[str, Any] = {"layers": 4, "sharing": "none", "embedding_width": 64}
+VOCABULARY, REPEATS = 1000, 5
+
+
+def train_on(model: Albert, rows: Rows) -> None:
+    """Read rows forward and backward."""
+    model(rows).square().mean().backward()
+
+
+def relative_time(shape: dict[str, Any], seed: int) -> float:
+    """Return the time of a pass forward and backward, relative to that of the network that shares nothing."""
+    models = [Albert(AlbertConfig(**SHAPE, **one), VOCABULARY) for one in (shape, OWN)]
+    ids = torch.randint(VOCABULARY, (8, 64), generator=torch.Generator().manual_seed(seed))
+    rows = padded_rows(ids, ids >= 0)
+    found: list[list[float]] = [[], []]
+    for _ in range(REPEATS):  # in turn, so that whatever slows the machine down slows both
+        for model, times in zip(models, found, strict=True):
+            times.append(seconds(partial(train_on, model, rows)))
+    return min(found[0]) / min(found[1])
+
+
+def measure(cell: Cell) -> Measured:
+    """Time the network, and train it."""
+    shape = {**OWN, **cell["differs"]}
+    train, dev = training_text(cell, cell["documents"], topics=6, nouns=30)
+    settings = {**ENCODER, **{f"model.{name}": value for name, value in (SHAPE | shape).items()}, "objective": {"kind": "masked"}}
+    run = train_text(cell, "albert-base", settings, train, dev, steps=cell["steps"])
+    weights = sum(p.numel() for p in run.model.encoder.parameters())
+    return {"weights": weights, "time": relative_time(shape, cell.seed), "loss": run.scores()["dev_masked_loss"]}
+
+
+def picture(result: Result) -> Picture:
+    """Draw weights, time and loss."""
+    return stack(strip(result, "weights", span=(0,)), strip(result, "time", marks={"no gain": 1.0}), strip(result, "loss"))
+
+
+CLAIM = Claim(
+    topic="cost",
+    statement="Sharing layers saves memory and not time; factorised embeddings cost little.",
+    source="Lan et al. 2020, ALBERT, section 3.1 and tables 3 and 4",
+    measured="Weights, time of a pass forward and backward relative to a network that shares nothing, and loss in filling in "
+    "masked words of held-out documents, of ALBERTs with 4 layers of width 64.",
+    prediction="Shared layers have at most half of the weights, and take as long (within 15 %). Embeddings of a quarter of the "
+    "width have fewer weights, by a factor of at least 1.1, and lose less than 0.1 nats. (What sharing itself loses is shown; "
+    "the paper says little.)",
+    explanation="Four cooks with four recipes, or four cooks with one recipe: one sheet of paper instead of four, but four cooks "
+    "must still cook one after the other. For the list of ingredients, short notes do that are written out when needed.",
+    formula="weights of layers: L · 12 d² → 12 d²;   of embeddings: V · d → V · e + e · d;   time: L layers, either way",
+    changes="Where weights do not fit into a cache, or must be sent over a network, fewer of them save time too. With larger "
+    "vocabularies factorising saves more.",
+    variants={
+        "nothing shared": {"differs": {}},
+        "shared layers": {"differs": {"sharing": "all"}},
+        "embeddings of width 16": {"differs": {"embedding_width": 16}},
+        "embeddings of width 2": {"differs": {"embedding_width": 2}},
+        "half of the layers": {"differs": {"layers": 2}},
+    },
+    sizes={
+        "cpu": {"documents": 5000, "steps": 500, "training.batch_tokens": 1024, "training.learning_rate": 0.001},
+        "quick": {"documents": 1500, "steps": 80},
+    },
+    measure=measure,
+    units={
+        "weights": "weights of the encoder",
+        "time": "time of a pass, relative to nothing shared",
+        "loss": "loss on masked words, nats",
+    },
+    parts=(
+        Lower("sharing saves weights", "weights", "shared layers", "nothing shared", times=2.0),
+        Same("sharing saves no time", "time", "shared layers", than=1.0, within=0.15),
+        Lower("factorised embeddings save weights", "weights", "embeddings of width 16", "nothing shared", times=1.1),
+        # The upper end of the interval must lie below 0.1.
+        Lower("and cost less than 0.1 nats", "loss", ("embeddings of width 16", "nothing shared"), than=0.1, by=0.001),
+    ),
+    controls=(
+        Always("the clock sees less work", "time", "half of the layers", at_most=0.75),
+        Higher("the loss sees too few weights", "loss", "embeddings of width 2", "nothing shared", by=0.1),
+    ),
+    picture=picture,
+    timed=True,
+)  # fmt: skip
