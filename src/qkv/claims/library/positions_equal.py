@@ -1,0 +1,57 @@
+"""Sinusoidal, learned and relative positions are equally good, within noise (Vaswani et al. 2017, table 3 (E); Shaw et al.
+2018).
+
+A Transformer translates the artificial language, whose order of words tells who does what to whom, at lengths that it has seen
+in training. Only the position scheme changes. The control is the same network without positions: if it were as good, any
+scheme would look equal. Learned and relative positions have a few weights more, which could only help them.
+"""
+
+from qkv.claims.claim import Cell, Claim, Measured
+from qkv.claims.experiment import Result
+from qkv.claims.language import Language, translations
+from qkv.claims.pictures import Picture, strip
+from qkv.claims.training import TRANSFORMER, train_pairs
+from qkv.claims.verdict import Higher, Lower, Same
+
+SMALL = {"topics": 2, "nouns": 12, "verbs": 6, "adjectives": 5, "roles": 1}  # a language of few words
+
+
+def measure(cell: Cell) -> Measured:
+    """Train; return the loss and the share of right words on held-out sentences."""
+    pairs = translations(Language(cell.seed, **SMALL).sentences(cell["sentences"], cell.seed))
+    run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs[400:], pairs[:200], steps=cell["steps"])
+    return {"loss": run.loss(), "right": run.word_accuracy(pairs[200:400]), "weights": run.parameters}
+
+
+def picture(result: Result) -> Picture:
+    """Draw the losses."""
+    return strip(result, "loss")
+
+
+CLAIM = Claim(
+    topic="order and length",
+    statement="Sinusoidal, learned and relative positions are equally good at lengths seen in training.",
+    source="Vaswani et al. 2017, table 3 (E), for learned; Shaw et al. 2018 and Huang et al. 2020 find relative ones better",
+    measured="The loss on held-out sentences of a Transformer (2 + 2 layers of width 64) that translates the artificial "
+    "language, and the share of words at their right place.",
+    prediction="Learned and relative positions are within 0.05 nats a token of sinusoidal ones (Vaswani et al.: 0.00 for "
+    "learned); without positions the loss is at least 0.2 higher.",
+    explanation="One can number the seats of a row, give each seat a name, or say how far apart two people sit. As long as "
+    "the row is no longer than those one knows, each way tells who sits where.",
+    formula="absolute: x + p(t);   relative: qᵀ(k + a(j − i))",
+    changes="Longer texts than those of training (see extrapolation). Few examples: learned positions must see every position "
+    "often.",
+    variants={f"{kind}": {"model.positions": kind} for kind in ("sinusoidal", "learned", "relative", "rotary", "none")},
+    sizes={"cpu": {"sentences": 8000, "steps": 700}, "quick": {"steps": 300}},
+    measure=measure,
+    units={"loss": "loss on held-out sentences, nats a token", "right": "words at their right place", "weights": "weights"},
+    parts=(
+        Same("learned as good as sinusoidal", "loss", "learned", "sinusoidal", within=0.05),
+        Same("relative as good as sinusoidal", "loss", "relative", "sinusoidal", within=0.05),
+    ),
+    controls=(
+        Higher("positions matter here", "loss", "none", "sinusoidal", by=0.2),
+        Lower("translation is learned", "loss", "sinusoidal", than=2.0, by=1.0),
+    ),
+    picture=picture,
+)
