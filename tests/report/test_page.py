@@ -173,6 +173,7 @@ def test_ticks_are_round(low, high, wanted):
         (31_260, "31.3k"),
         (2.5e6, "2.5M"),
         (3e-4, "3e-4"),
+        (-math.inf, "-inf"),
     ],
 )
 def test_short_numbers(value, wanted):

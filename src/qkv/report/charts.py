@@ -145,6 +145,8 @@ def ticks(low: float, high: float) -> Iterator[float]:
 def short(value: float) -> str:
     """Format a number in few characters: 1.25M, 12k, 0.53, 3.1e-4."""
     size = abs(value)
+    if math.isinf(value):
+        return f"{value:.0f}"
     for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if size >= limit:
             return f"{value / (1e3 if letter == 'k' else limit):.3g}{letter}"
