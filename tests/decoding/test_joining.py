@@ -110,7 +110,7 @@ def test_joining_changes_nothing(name: str, search: str, waiting: bool, monkeypa
     config = DecodingConfig(**SEARCHES[search], max_ratio=0, max_extra=14, length_penalty=0.6)
     groups = [inputs_of(model, rng, numbers) for numbers in ([0, 1, 2], [3], [4, 5], [6, 7, 8, 9])]
     with monkeypatch.context() as context:
-        context.setattr(kernels, "MUCH", 16)  # soon our kernel attends to the cache; alone, torch does
+        context.setattr(kernels, "MANY_POSITIONS", 16)  # soon our kernel attends to the cache; alone, torch does
         found = joined(model, groups, config)
     assert len(found) == 10
     for group in groups:

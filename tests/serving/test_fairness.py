@@ -11,7 +11,7 @@ from qkv.serving import shared_limits
 from qkv.serving.batching import BatchItem
 from qkv.serving.errors import RequestError
 from qkv.serving.fairness import ADVANCE, FairClock
-from qkv.serving.lanes import POLITE
+from qkv.serving.lanes import FEW
 from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.shared_limits import SharedBacklog, SharedLimits
@@ -118,7 +118,7 @@ def test_many_callers_share_a_lane_and_one_with_many_texts_has_its_own(worker: B
     assert any(len(step) == 4 for step in shared)  # the modest together
     for step in work.steps:
         if len(set(step)) > 1:
-            assert max(map(step.count, step)) <= POLITE
+            assert max(map(step.count, step)) <= FEW
 
 
 def test_texts_join_between_steps_and_leave_when_done(worker: BatchWorker, work: Counting) -> None:

@@ -97,10 +97,10 @@ class DecodeStepContext(AttentionContext):
         if fused and self.shift is None and isinstance(shared, StaticKVCache) and kernels.usable(qkv):
             assert cache.log is not None
             found = kernels.decode_step.attend_cached(qkv, cache.log, shared.row_index(qkv.device), shared.position, heads)
-        elif fused and len(q) * shared.length >= kernels.MUCH and kernels.cpu_attends(qkv):
+        elif fused and len(q) * shared.length >= kernels.MANY_POSITIONS and kernels.usable_on_cpu(qkv):
             index = shared.keep_index(qkv.device)
             first = torch.zeros(len(q), dtype=torch.long) if self.shift is None else self.shift
-            found = kernels.cpu_attention()(q.contiguous(), cache.add(kv), index, first, heads)
+            found = kernels.load_cpu_kernel()(q.contiguous(), cache.add(kv), index, first, heads)
         else:
             found = self.mask.attend_heads(q.unflatten(-1, (heads, 1, -1)), *cache.append(kv, heads), layer)
         return found.reshape(*shape, -1)

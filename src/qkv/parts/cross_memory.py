@@ -51,7 +51,7 @@ def cross_memory(projected: Sequence[Tensor], keep: Tensor, heads: int, recorded
     `recorded` is whether attention to it will be recorded.
     """
     recorded = recorded or graphs.usable(keep)  # a step that becomes a graph reads the same memory every time
-    in_logs = not recorded and kernels.cpu_attends(projected[0])
+    in_logs = not recorded and kernels.usable_on_cpu(projected[0])
     return LoggedMemory(projected, keep) if in_logs else DenseMemory(projected, keep, heads)
 
 
@@ -169,8 +169,8 @@ class LoggedMask(AttentionMask):
         """q (N, W, D), memory a `LayerCache` -> (N, W, D)."""
         assert isinstance(memory, LayerCache) and memory.log is not None
         index = self.cache.row_index(q.device)
-        if q.size(1) * index.numel() >= kernels.MUCH:
-            return kernels.cpu_attention()(q.flatten(0, 1), memory.log, index, self.first, heads).view_as(q)
+        if q.size(1) * index.numel() >= kernels.MANY_POSITIONS:
+            return kernels.load_cpu_kernel()(q.flatten(0, 1), memory.log, index, self.first, heads).view_as(q)
         if memory not in self._dense:
             self._dense[memory] = memory.keys_values(heads)
         k, v = self._dense[memory]

@@ -36,7 +36,7 @@ MAX_MASKS = 64  # in one text
 def _load_kernels(device: torch.device | None) -> None:
     """Load what many texts at once will need, so that the first of them do not wait for it; None: another program's engine."""
     if device is not None and device.type == "cpu":
-        kernels.cpu_attention()
+        kernels.load_cpu_kernel()
 
 
 class TranslationHandler(AttentionHandler):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from qkv.serving.batching import BatchItem, QueuedRequest, RunningItems
 
-POLITE = 4  # texts that a caller may have in a lane with others
+FEW = 4  # texts that a caller may have in a lane with others
 
 
 class Lane:
@@ -50,12 +50,15 @@ class Members:
         self.alone = item.request if item.request.alone else self.alone
         self.counts[item.request.caller] += 1
 
-    def admit(self, item: BatchItem, polite: bool = False) -> bool:
-        """Return whether an item may join: with its caller's own, or a few of each caller's; a polite one with few always."""
+    def admit(self, item: BatchItem, few_only: bool = False) -> bool:
+        """Return whether an item may join: it joins its caller's own, or a few of each caller's.
+
+        With `few_only`, even texts of a single caller must be few.
+        """
         if item.request.alone or self.alone is not None:
             return not self.counts or self.request is item.request
         own = self.counts[item.request.caller]
-        if own == self.counts.total() and not polite:
+        if own == self.counts.total() and not few_only:
             return True
         most = max((count for caller, count in self.counts.items() if caller != item.request.caller), default=0)
-        return own < POLITE and most <= POLITE
+        return own < FEW and most <= FEW

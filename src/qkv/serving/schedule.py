@@ -218,7 +218,7 @@ class Schedule:
             return []
         members = Members(lane.items if lane else ())
         # The last lane is for callers with few texts.
-        polite = (len(self.lanes) if lane is None else self.lanes.index(lane)) >= MAX_LANES - 1
+        few_only = (len(self.lanes) if lane is None else self.lanes.index(lane)) >= MAX_LANES - 1
         same = self._candidates(first, lambda item: item.lane is first.lane)
         same.sort(key=lambda item: (item.request.caller != first.request.caller, abs(item.tokens - first.tokens)))
         found: list[BatchItem] = []
@@ -227,7 +227,7 @@ class Schedule:
             if item.tokens > self.piece and item is not first:
                 continue  # long texts are read alone
             longest = max(longest, item.tokens)  # texts that are read together are as long as the longest
-            if (members.counts and item.rows > room) or not members.admit(item, polite):
+            if (members.counts and item.rows > room) or not members.admit(item, few_only):
                 break
             if found and longest * (len(found) + 1) > self.piece:
                 break

@@ -93,9 +93,14 @@ class BatchWorker:
                 self.metrics.count_refusal(self.name)
                 raise
             self.schedule.add(request)
-            self._shared.share(self.schedule.backlog())
+            self._share_backlog()
             self._changed.notify()
         return request
+
+    def _share_backlog(self) -> None:
+        """Let other processes know how much waits here."""
+        if self.limits.processes > 1:
+            self._shared.share(self.schedule.backlog())
 
     @property
     def waiting(self) -> int:
@@ -127,7 +132,7 @@ class BatchWorker:
     def _next_turn(self) -> Turn | None:
         """Wait for something to do, and return it; None once everything is done and the queue is closed."""
         while True:
-            self._shared.share(self.schedule.backlog())
+            self._share_backlog()
             if (turn := self.schedule.next_turn(time.monotonic(), self._closed)) is not None:
                 return turn
             waiting = self.schedule.waiting
@@ -165,11 +170,12 @@ class BatchWorker:
             self._failed(items, error)
             return []
         lane = Lane(running, items)
-        self.schedule.lanes.append(lane)
-        if lane.reading:
-            return self._step(lane, target)
-        self.schedule.settle(lane, target)
-        return []
+        with self._changed:
+            self.schedule.lanes.append(lane)
+            if not lane.reading:
+                self.schedule.settle(lane, target)
+                return []
+        return self._step(lane, target)
 
     def _step(self, lane: Lane, target: Lane | None = None) -> Finished:
         """Take a step of a lane, and return the items that are done; once texts have been read, let them join others."""
@@ -177,16 +183,18 @@ class BatchWorker:
         try:
             finished = list(lane.running.step())
         except Exception as error:
-            self.schedule.lanes.remove(lane)
+            with self._changed:
+                self.schedule.lanes.remove(lane)
             self._failed(lane.items, error, passed_on=not lane.reading)
             return []
         lane.stepped = time.monotonic()
         done = {id(item) for item, _ in finished}
-        lane.items = [item for item in lane.items if id(item) not in done]
-        if not lane.items:
-            self.schedule.lanes.remove(lane)
-        elif reading and not lane.reading:
-            self.schedule.settle(lane, target)
+        with self._changed:
+            lane.items = [item for item in lane.items if id(item) not in done]
+            if not lane.items:
+                self.schedule.lanes.remove(lane)
+            elif reading and not lane.reading:
+                self.schedule.settle(lane, target)
         if not reading:
             lane.seconds = lane.stepped - started
             self.schedule.shortest = min(self.schedule.shortest, lane.seconds)

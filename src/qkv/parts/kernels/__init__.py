@@ -12,7 +12,7 @@ from qkv.base.compiler import release_compiler_memory
 
 TRITON = importlib.util.find_spec("triton") is not None
 WIDEST_HEAD = 128  # widest head of the attention kernels
-MUCH = 2048  # cached positions from which on the kernel for CPUs is worth its import
+MANY_POSITIONS = 2048  # cached positions from which on the kernel for CPUs is worth its import
 if TRITON:
     from qkv.parts.kernels import (  # noqa: F401
         attention,
@@ -59,13 +59,13 @@ def run_on(device: torch.device) -> bool:
     return True
 
 
-def cpu_attends(x: Tensor) -> bool:
+def usable_on_cpu(x: Tensor) -> bool:
     """Return whether the kernel for CPUs can compute from x."""
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_grad_enabled()
 
 
 @functools.cache
-def cpu_attention() -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
+def load_cpu_kernel() -> Callable[[Tensor, Tensor, Tensor, Tensor, int], Tensor]:
     """Import and compile the kernel for CPUs, `decode_step_cpu.attend_cached`, and return it."""
     from qkv.parts.kernels import decode_step_cpu
 
