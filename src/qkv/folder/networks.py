@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.undrawn import shapes_only, undrawn_weights
 from qkv.data.corpora import Tokenizers
 from qkv.folder.adapters import BASE, check_base, started_from
 from qkv.folder.run import CONFIG, WeightsFile, config_value, find_weights, read_recipe, read_run
@@ -35,16 +35,20 @@ class SavedNetwork(NamedTuple):
 
     def empty_model(self) -> ModelWithHeads:
         """Build the model on the meta device: the sizes of its weights are those of the saved ones."""
-        labels = next((len(self.weights[head]["output.weight"]) for head in ("classes", "tags") if head in self.weights), 2)
-        with torch.device("meta"):
-            heads = tuple(name for name in self.weights if name != ENCODER)
-            return FAMILIES[self.config.kind].build_network(self.config, self.vocab_size, heads, labels)
+        with shapes_only():
+            return self._build()
 
     def model(self) -> ModelWithHeads:
         """Build the model with the saved weights, in evaluation mode."""
-        model = self.empty_model().to_empty(device="cpu")  # drawing initial weights would be wasted time
+        with undrawn_weights():
+            model = self._build()
         model.load(self.weights)
         return model.eval()
+
+    def _build(self) -> ModelWithHeads:
+        labels = next((len(self.weights[head]["output.weight"]) for head in ("classes", "tags") if head in self.weights), 2)
+        heads = tuple(name for name in self.weights if name != ENCODER)
+        return FAMILIES[self.config.kind].build_network(self.config, self.vocab_size, heads, labels)
 
 
 class NetworkRun(NamedTuple):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from qkv.base.characters import character_ids
+from qkv.base.undrawn import shapes_only
 from qkv.bench.workers.training import BareUpdates, PausedTrainer, TrainingLoop, build_trainer
 from qkv.bench.workload import spellings
 from qkv.data.documents import Documents
@@ -65,7 +66,7 @@ def _elmo(size: dict[str, Any], dropout: float) -> ModelWithHeads:
 
 def count_parameters(size: dict[str, Any], length: int) -> int:
     """Count the parameters of a model for texts of `length` tokens."""
-    with torch.device("meta"):
+    with shapes_only():
         weights = build_model(size, max_positions=length).parameters()
         return sum(weight.numel() for weight in weights if weight.is_floating_point())  # and not the letters of an ELMo's words
 

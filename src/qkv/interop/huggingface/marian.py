@@ -17,6 +17,7 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import CheckpointError, ConfigError
+from qkv.base.undrawn import shapes_only
 from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import read_translator_run
 from qkv.interop.huggingface.family import HuggingFaceCheckpoint, ImportedRun, imported_recipe, readme
@@ -132,7 +133,7 @@ def read_marian_model(config: Mapping[str, Any], weights: Mapping[str, Tensor]) 
     c = parse(TransformerConfig, values, CONFIG)
     found = tables | read_weights(given, _pairs(c, _order(width)), required=True)[MODEL]
     refuse_unknown(given, "marian")
-    with torch.device("meta"):
+    with shapes_only():
         wanted = dict(Transformer(c, len(source), len(target)).named_parameters())
     check_weights(found, wanted)
     return c, {name: found[name] for name in wanted}

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
+from qkv.base.undrawn import shapes_only
 from qkv.data.corpora import Tokenizers
 from qkv.folder.networks import read_translator_run
 from qkv.interop.huggingface.family import HuggingFaceCheckpoint, ImportedRun, check_vocabulary, imported_recipe, readme
@@ -107,7 +108,7 @@ def read_t5_model(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> t
     if not tied:
         found["output.weight"] = output
     refuse_unknown(given, "t5", IGNORED)
-    with torch.device("meta"):
+    with shapes_only():
         check_weights(found, dict(T5(c, len(words), len(words)).named_parameters()))
     return c, found
 
