@@ -13,7 +13,7 @@ from encoder_runs import LINES, write_model
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.rows import padded_rows
 from qkv.inference.text_encoder import load_text_encoder
-from qkv.inference.text_generator import TextGenerator, TextStream, load_text_generator
+from qkv.inference.text_generator import TextGenerator, load_text_generator
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -106,18 +106,6 @@ def test_the_streamed_pieces_are_the_text(generator: TextGenerator, stop: tuple[
         ((one,),) = generator.generate([prompt], max_new_tokens=20, stop=stop, on_text=told.append)
         assert "".join(told) == one.text
         assert len(told) > 1 and (stop or sum(map(bool, told)) > 5)
-
-
-def test_no_partial_character_or_stop_string_is_streamed(tokenizer: Tokenizer) -> None:
-    stream = TextStream(tokenizer, tokenizer.encode("a"), ["of no"])
-    told = []
-    for word in tokenizer.encode("a 设 of you of nobody")[len(tokenizer.encode("a")) :]:
-        ended = stream.append([word])
-        told.append(stream.new_text())
-        assert "\ufffd" not in told[-1]
-        if ended:
-            break
-    assert "".join(told) == " 设 of you " and stream.stopped
 
 
 def test_qkv_load_gives_it(run: Path) -> None:

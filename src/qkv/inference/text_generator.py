@@ -26,6 +26,7 @@ from qkv.inference.engines import pad
 from qkv.inference.growing import GrowingOutput, GrowingOutputs
 from qkv.inference.prompt_reader import PromptReader
 from qkv.inference.text_scores import score_texts
+from qkv.inference.text_stream import TextStream
 from qkv.lens.inspectors import Inspector, SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
 from qkv.models.gpt import CausalLM
@@ -37,7 +38,6 @@ from qkv.text.tokenizer import Tokenizer
 
 INSPECTED_TOKENS = 12  # generated for a text that `qkv.look` shows
 MAX_NEW_TOKENS = 200  # by default
-INCOMPLETE = "\ufffd"  # stands for a character whose bytes are not all there yet
 TextCallback = Callable[[str], object]  # receives each new piece of a text
 
 
@@ -60,34 +60,6 @@ class Prompt:
     max_new_tokens: int | None = None  # where it is less than the decoding config's
     record: LogprobRecord | None = None  # receives the log-probabilities of the new tokens
     prompt_record: LogprobRecord | None = None  # receives those of the prompt's tokens, from the second one on
-
-
-class TextStream:
-    """The text of one continuation while its tokens arrive."""
-
-    def __init__(self, tokenizer: Tokenizer, prompt: list[int], stop: Sequence[str]):
-        self.tokenizer, self.stop = tokenizer, stop
-        self.ids, self.prompt_length, self.read = list(prompt), len(tokenizer.decode(prompt)), 0
-        self.text, self.stopped = "", False
-
-    def append(self, tokens: Sequence[int]) -> bool:
-        """Append tokens; return whether the text ends there, at a stop string."""
-        self.ids += tokens
-        self.text = self.tokenizer.decode(self.ids)[self.prompt_length :]
-        found = [position for position in map(self.text.find, self.stop) if position >= 0]
-        if found:
-            self.text, self.stopped = self.text[: min(found)], True
-        return self.stopped
-
-    def new_text(self, last: bool = False) -> str:
-        """Return the text since the last call; before the end, without an incomplete character or the start of a stop string."""
-        text = self.text
-        if not last and not self.stopped:
-            text = text.rstrip(INCOMPLETE)
-            begun = [size for stop in self.stop for size in range(1, len(stop)) if text.endswith(stop[:size])]
-            text = text[: len(text) - max(begun, default=0)]
-        new, self.read = text[self.read :], max(self.read, len(text))
-        return new
 
 
 class TextGenerator:

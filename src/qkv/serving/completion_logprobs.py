@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from qkv.decoding.logprobs import TokenLogprob
-from qkv.inference.text_generator import INCOMPLETE
+from qkv.inference.text_stream import INCOMPLETE
 from qkv.serving.fair_threads import giving_way
 from qkv.text.tokenizer import Tokenizer
 

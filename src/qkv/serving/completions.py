@@ -73,7 +73,7 @@ class Completion:
         sent = [0] * len(self.choices)
         for choice in self.choices if self.body.echo else ():
             yield {**self.fields, "choices": [_choice(choice.index, choice.text)]}
-        async for index, (text, tokens) in stream.pieces():
+        async for index, text, tokens in stream.pieces():
             sent[index] += len(tokens)
             yield {**self.fields, "choices": [_choice(index, text, None, self._logprobs(writers[index], tokens))]}
         found: list[GeneratedText] = await stream.results()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from qkv.serving.errors import RequestError, error_body, no_turn
 from qkv.serving.registry import ServedModel
 from qkv.serving.service import Service, until_disconnect
 
+MOMENT = 0.02  # seconds in which what is new goes together
+
 
 class RequestStream:
     """A request whose results are read as they are computed; `close` frees its slot, and generation stops at the next token."""
@@ -22,21 +25,23 @@ class RequestStream:
         self.service, self.request, self.model = service, request, model
         request.state.model = model.name
         self.loop = asyncio.get_running_loop()
-        self.received: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
         self.queued: QueuedRequest | None = None
         self._slot = contextlib.ExitStack()
+        self._received: deque[tuple[int, Any]] = deque()  # filled by the worker's thread
+        self._something = asyncio.Event()  # was received, or all is complete
+        self._told = False  # whether the event loop knows of what was received
 
     async def start(self, prepare: Callable[[], PreparedRequest], by_item: bool = False) -> PreparedRequest:
-        """Reserve a slot and put the request into the queue; if `by_item`, `pieces` are the results of its items."""
+        """Reserve a slot and put the request into the queue; if `by_item`, `received` gives the results of its items."""
         worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
         try:
             prepared = await self.service.prepare(self.request, prepare)
-            receive = (lambda index, result: self.received.put_nowait((index, result))) if by_item else None
+            receive = self._receive if by_item else None
             self.queued = worker.put(prepared.key, prepared.items, self.request.state.caller, receive)
         except BaseException:
             self._slot.close()
             raise
-        self.queued.done.add_done_callback(lambda _: self.received.put_nowait(None))
+        self.queued.done.add_done_callback(lambda _: self._something.set())
         return prepared
 
     def callback(self, index: int, record: LogprobRecord | None = None) -> Callable[[str], None]:
@@ -48,27 +53,53 @@ class RequestStream:
             if piece:
                 tokens = () if record is None else tuple(record.tokens[sent:])
                 sent += len(tokens)
-                with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                    self.loop.call_soon_threadsafe(self.received.put_nowait, (index, (piece, tokens)))
+                self._receive(index, (piece, tokens))
 
         return receive
 
-    async def pieces(self) -> AsyncIterator[tuple[int, Any]]:
-        """Return the index of a text and its next piece, or of an item and its result, until all are complete."""
+    def _receive(self, index: int, result: Any) -> None:
+        """Take what was computed; wake the event loop unless it was told already, which a fast model does for many tokens."""
+        self._received.append((index, result))
+        if not self._told:
+            self._told = True
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
+                self.loop.call_soon_threadsafe(self._something.set)
+
+    async def received(self) -> AsyncIterator[list[tuple[int, Any]]]:
+        """Return what is new, as indices of items and their results, until all are complete.
+
+        What comes within a moment goes together: an event for each token of a fast model would take longer than the token.
+        """
         assert self.queued is not None
-        limit = self.service.settings.time_limit
+        limit, done = self.service.settings.time_limit, self.queued.done
         while True:
             left = self.queued.seconds_left(limit)
             if left is not None and left <= 0:
                 raise no_turn(limit)
             try:
                 async with asyncio.timeout(left):
-                    piece = await self.received.get()
+                    await self._something.wait()
             except TimeoutError:
                 continue
-            if piece is None:
+            self._something.clear()
+            self._told = False  # before reading, so that nothing is left behind
+            complete = done.done()
+            if self._received:
+                yield [self._received.popleft() for _ in range(len(self._received))]
+            if complete:
                 return
-            yield piece
+            await asyncio.wait([done], timeout=MOMENT)
+
+    async def pieces(self) -> AsyncIterator[tuple[int, str, list[Any]]]:
+        """Return the index of a text, its next piece and what is told of the piece's tokens, until all are complete."""
+        async for new in self.received():
+            joined: dict[int, tuple[list[str], list[Any]]] = {}
+            for index, (piece, tokens) in new:
+                pieces, details = joined.setdefault(index, ([], []))
+                pieces.append(piece)
+                details.extend(tokens)
+            for index, (pieces, details) in joined.items():
+                yield index, "".join(pieces), details
 
     async def results(self) -> list[Any]:
         """Return the results of all texts."""

@@ -156,10 +156,11 @@ async def _in_order(stream: RequestStream, prepared: PreparedRequest) -> AsyncIt
     """Return the index of a text and the next piece of its translation, in the order of the texts."""
     done: dict[int, str] = {}
     following = 0
-    async for index, translations in stream.pieces():
-        best: TranslatedPart = translations[0]
-        place: OutputPlace = prepared.places[index]
-        done[index] = f"{place.before}{best.text}{place.after}"
+    async for new in stream.received():
+        for index, translations in new:
+            best: TranslatedPart = translations[0]
+            place: OutputPlace = prepared.places[index]
+            done[index] = f"{place.before}{best.text}{place.after}"
         while following in done:
             yield prepared.places[following].text, done.pop(following)
             following += 1
