@@ -105,17 +105,17 @@ class Found:
 async def ask_again(port: int, caller: int, path: str, bodies: Callable[[], Body], ends: float, found: Found) -> None:
     """Send one request after another until a moment."""
     connection = Connection(port, caller)
-    while time.perf_counter() < ends:
-        body, started = bodies(), time.perf_counter()
-        status, answer, first = await connection.post(path, body)
-        found.statuses[status] += 1
-        if status == 200:
-            found.times.append(time.perf_counter() - started)
-            found.first.append(first)
-            found.tokens += _tokens(path, answer)
-        elif status == 429:
-            await asyncio.sleep(connection.retry_after)
-    connection.close()
+    with contextlib.closing(connection):  # a caller who is cancelled hangs up
+        while time.perf_counter() < ends:
+            body, started = bodies(), time.perf_counter()
+            status, answer, first = await connection.post(path, body)
+            found.statuses[status] += 1
+            if status == 200:
+                found.times.append(time.perf_counter() - started)
+                found.first.append(first)
+                found.tokens += _tokens(path, answer)
+            elif status == 429:
+                await asyncio.sleep(connection.retry_after)
 
 
 def _tokens(path: str, answer: bytes) -> int:
