@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from interpreted_kernels import patch_once_per_launch
+from interpreted_kernels import speed_up_interpreter
 from qkv.base.draws import drawing, hashed, next_keys
 from qkv.parts import sparse
 from qkv.parts.draws import random_int64
@@ -42,7 +42,7 @@ from qkv.parts.kernels import (
 
 GPU = torch.cuda.is_available()
 if not GPU:
-    patch_once_per_launch()
+    speed_up_interpreter()
 DEVICE = "cuda" if GPU else "cpu"
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}
 MATRIX = torch.bfloat16 if GPU else torch.float32  # what attention multiplies; the interpreter has no bf16 to be close in
