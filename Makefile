@@ -28,8 +28,9 @@ demo-translate: .venv/installed
 	@echo
 	@echo 'Now try:  echo "Restart the device" | $(BIN)/qkv translate runs/demo-$(TO)'
 
+# Bytecode is kept, whatever the environment says: tests start many processes that import the package.
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
