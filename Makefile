@@ -28,8 +28,13 @@ demo-translate: .venv/installed
 	@echo
 	@echo 'Now try:  echo "Restart the device" | $(BIN)/qkv translate runs/demo-$(TO)'
 
+# Tests flush thousands of files: their folders lie in memory where 4 GB are free, else on the disk; the last run's stay.
+MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "/dev/shm"}')
+
+# Bytecode is kept, whatever the environment says: tests start many processes that import the package.
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= PYTEST_DEBUG_TEMPROOT=$(MEMORY) \
+		$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile -o tmp_path_retention_count=1
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """Phrases that outputs must contain: against full enumeration, as properties of every output, and beside other constraints."""
 
+import functools
 import itertools
 import math
 import random
@@ -44,16 +45,25 @@ WANTED = [
 ]
 
 
+def short_outputs(penalty: float) -> DecodingConfig:
+    # The limit grows by the phrases' tokens, which max_length takes back.
+    return DecodingConfig(beam=400, n_best=10, length_penalty=penalty, max_ratio=0, max_extra=6, max_length=6)
+
+
+@functools.cache
+def enumerated(penalty: float) -> list[list[tuple[float, list[int]]]]:
+    """Return every text for each of two sources, best first; phrases choose among them and do not change their scores."""
+    return [all_texts(HashModel(6, end=1.0), source, short_outputs(penalty), 6) for source in sources([3, 3])[0]]
+
+
 @pytest.mark.parametrize("wanted", WANTED, ids=str)
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_a_beam_wide_enough_finds_what_enumeration_finds(wanted: list[Phrase], penalty: float) -> None:
-    # The limit grows by the phrases' tokens, which max_length takes back.
-    config = DecodingConfig(beam=400, n_best=10, length_penalty=penalty, max_ratio=0, max_extra=6, max_length=6)
-    ids, keep = sources([3, 3])
-    for i, found in enumerate(decode(HashModel(6, end=1.0), ids, keep, config, phrases=[wanted, wanted], **SPECIAL)):
-        best = [one for one in all_texts(HashModel(6, end=1.0), ids[i], config, 6) if contains(one[1], wanted)][:10]
-        assert [one.ids for one in found if one.finished] == [tokens for _, tokens in best]
-        assert [one.score for one in found if one.finished] == pytest.approx([total for total, _ in best], abs=1e-5)
+    found = decode(HashModel(6, end=1.0), *sources([3, 3]), short_outputs(penalty), phrases=[wanted, wanted], **SPECIAL)
+    for outputs, texts in zip(found, enumerated(penalty), strict=True):
+        best = [one for one in texts if contains(one[1], wanted)][:10]
+        assert [one.ids for one in outputs if one.finished] == [tokens for _, tokens in best]
+        assert [one.score for one in outputs if one.finished] == pytest.approx([total for total, _ in best], abs=1e-5)
 
 
 def random_phrases(rng: random.Random) -> list[Phrase]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from interpreted_kernels import patch_once_per_launch
+from interpreted_kernels import speed_up_interpreter
 from qkv.base import graphs
 from qkv.base.rows import Rows
 from qkv.data.batches import make_batch
@@ -31,7 +31,7 @@ from qkv.training.checkpoints import named_weights
 if importlib.util.find_spec("triton") is None or torch.cuda.is_available():
     pytest.skip("this is for Triton's interpreter, where there is no GPU", allow_module_level=True)
 
-patch_once_per_launch()
+speed_up_interpreter()
 
 
 def texts(rng: np.random.Generator, counts: tuple[int, ...] = (1, 3)) -> list[list[np.ndarray]]:

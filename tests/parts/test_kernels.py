@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from interpreted_kernels import patch_once_per_launch
+from interpreted_kernels import speed_up_interpreter
 from qkv.base.draws import drawing, hashed, next_keys
 from qkv.parts import sparse
 from qkv.parts.draws import random_int64
@@ -42,7 +42,7 @@ from qkv.parts.kernels import (
 
 GPU = torch.cuda.is_available()
 if not GPU:
-    patch_once_per_launch()
+    speed_up_interpreter()
 DEVICE = "cuda" if GPU else "cpu"
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}
 MATRIX = torch.bfloat16 if GPU else torch.float32  # what attention multiplies; the interpreter has no bf16 to be close in
@@ -533,11 +533,11 @@ def test_attention_to_the_past_by_an_index(heads: int, width: int, newest: int) 
     assert torch.equal(log, whole)
 
 
-def test_all_kernels_compile(tmp_path: Path) -> None:
+def test_all_kernels_compile(cache: pytest.Cache) -> None:
+    """Compile what changed: pytest's cache folder keeps kernels under a digest of source, constants, target and versions."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(cache.mkdir("triton"))
     script = Path(__file__).with_name("compile_kernels.py")
-    done = subprocess.run(
-        [sys.executable, script], env={**environment, "TRITON_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 104

@@ -210,7 +210,8 @@ def test_few_updates_are_warned_of_once_and_soon(
     monkeypatch.setattr(
         "toy_training.RecordedProgress.warn", lambda self, what: soon.append(run.state.step) or self.warnings.append(what)
     )
-    run = toy_trainer(tmp_path, steps=None, minutes=2.0, schedule="linear", warmup=0.05, save_every=1000, validate_every=1000)
+    seldom = {"log_every": 10, "save_every": 1000, "validate_every": 1000}
+    run = toy_trainer(tmp_path, steps=None, minutes=2.0, schedule="linear", warmup=0.05, **seldom)
     Rehearsal(run, FakeClock(monkeypatch, 120 / (updates + 0.5), first=10.0 if warned else None))
     run.train()
     assert len(run.progress.warnings) == len(soon) == warned and all(step == 10 for step in soon)
