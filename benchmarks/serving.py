@@ -1,6 +1,6 @@
 """Load test of a served translator: correct answers, throughput, latency, overload and memory.
 
-    python benchmarks/serving.py RUN FILE --out FOLDER [--clients 64] [--seconds 60] [--slow 32] [--overload 30] [--soak 600]
+    python benchmarks/serving.py RUN FILE --out FOLDER [--clients 64] [--seconds 60] [--slow 16] [--overload 30] [--soak 600]
 
 FILE has a text a line, or pairs, of which the first column is used. The service runs in a process of its own on this machine;
 clients use the loopback. The phases: one request after another, without batching; then many clients at once, each of which
@@ -285,7 +285,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--slow", type=int, default=32)
+    parser.add_argument("--slow", type=int, default=16)
     parser.add_argument("--overload", type=float, default=30)
     parser.add_argument("--soak", type=float, default=0)
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

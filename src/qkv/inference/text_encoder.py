@@ -247,6 +247,8 @@ class TextEncoder:
         if self.trees:
             encoded: list[list[int]] = []
             for number, text in enumerate(texts, 1):
+                if isinstance(text, list):
+                    raise DataError(f"text {number} is a list of token ids, and this model needs a text with heads")
                 tokens = encode_with_heads(self.tokenizer, TextWithHeads.coerce(text, f"text {number}"))
                 encoded.append(add_special_tokens([tokens], self.tokenizer))
                 if longest is not None and len(encoded[-1]) > longest:
