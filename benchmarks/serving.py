@@ -1,12 +1,13 @@
 """Load test of a served translator: correct answers, throughput, latency, overload and memory.
 
-    python benchmarks/serving.py RUN FILE --out FOLDER [--clients 64] [--seconds 60] [--overload 30] [--soak 600]
+    python benchmarks/serving.py RUN FILE --out FOLDER [--clients 64] [--seconds 60] [--slow 16] [--overload 30] [--soak 600]
 
 FILE has a text a line, or pairs, of which the first column is used. The service runs in a process of its own on this machine;
 clients use the loopback. The phases: one request after another, without batching; then many clients at once, each of which
-sends a request as soon as it is answered, every answer compared with that of `qkv translate`; then requests at twice the
-measured rate, with a short queue; then the same clients again, to see that the service has recovered; then a soak. Writes
-FOLDER/serving.json and FOLDER/serving.md. Memory grows at first, while oneDNN sees new numbers of rows, and must be flat after.
+sends a request as soon as it is answered, every answer compared with that of `qkv translate`; then the same clients beside slow
+ones, half of which take seconds to send a request and half to read an answer; then requests at twice the measured rate, with a
+short queue; then the same clients again, to see that the service has recovered; then a soak. Writes FOLDER/serving.json and
+FOLDER/serving.md. Memory grows at first, while oneDNN sees new numbers of rows, and must be flat after.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from qkv.text.files import read_lines
 QUEUE = 128  # of the overloaded service
 HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 EVERY = 1.0  # seconds between two samples of the memory
+SLOW_SECONDS, SLOW_PIECES = 4.0, 40  # in which a slow client sends a request or reads an answer, and in how many pieces
 
 
 @dataclass
@@ -91,6 +94,35 @@ class Client:
             self.writer.close()
 
 
+class SlowClient(Client):
+    """A client that opens a connection for each request, and sends it or reads its answer in small pieces."""
+
+    def __init__(self, port: int, sends_slowly: bool):
+        super().__init__(port)
+        self.sends_slowly = sends_slowly
+
+    async def translate(self, text: str) -> tuple[int, str]:
+        """Return the status and the translation."""
+        loop, body = asyncio.get_running_loop(), json.dumps({"q": text}).encode()
+        request = (HEAD % len(body)).replace(b"Host:", b"Connection: close\r\nHost:") + body
+        with socket.socket() as connection:
+            connection.setblocking(False)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the least there is: answers wait in the service
+            await loop.sock_connect(connection, ("127.0.0.1", self.port))
+            size = -(-len(request) // SLOW_PIECES) if self.sends_slowly else len(request)
+            for start in range(0, len(request), size):
+                await loop.sock_sendall(connection, request[start : start + size])
+                await asyncio.sleep(SLOW_SECONDS / SLOW_PIECES if self.sends_slowly else 0)
+            answer, size = b"", 1 << 16 if self.sends_slowly else 32
+            while piece := await loop.sock_recv(connection, size):
+                answer += piece
+                await asyncio.sleep(0 if self.sends_slowly else SLOW_SECONDS / SLOW_PIECES)
+        head, _, content = answer.partition(b"\r\n\r\n")
+        if not content:
+            raise ConnectionResetError
+        return int(head.split()[1]), json.loads(content).get("translatedText", "")
+
+
 class Clients:
     """Clients that request translations of texts in turn, and compare them with the expected ones."""
 
@@ -124,6 +156,20 @@ class Clients:
             client.close()
 
         return await self._watched(lambda result: asyncio.gather(*(one(result) for _ in range(clients))))
+
+    async def beside_slow(self, clients: int, slow: int, seconds: float) -> tuple[PhaseResult, PhaseResult]:
+        """Run clients beside slow ones; return the results of both."""
+        ends, result = time.perf_counter() + seconds, PhaseResult()
+
+        async def one(number: int) -> None:
+            while time.perf_counter() < ends:
+                await self.request(SlowClient(self.port, sends_slowly=number % 2 == 0), result)
+
+        others = asyncio.gather(*(one(number) for number in range(slow)))
+        beside = await self.together(clients, seconds)
+        await others
+        result.seconds = time.perf_counter() - ends + seconds
+        return beside, result
 
     async def at_rate(self, rate: float, seconds: float) -> PhaseResult:
         """Send requests at a rate, whether or not earlier ones are answered; each uses a connection of its own meanwhile."""
@@ -217,6 +263,8 @@ def main() -> None:
     with served(given.run, expected, log, "logs=none") as clients:
         asyncio.run(clients.together(given.clients, 1))  # warm up
         result["together"] = asyncio.run(clients.together(given.clients, given.seconds)).summary()
+        beside, slow = asyncio.run(clients.beside_slow(given.clients, given.slow, given.seconds))
+        result[f"beside {given.slow} slow clients"], result["client slow"] = beside.summary(), slow.summary()
     rate = result["together"]["answered a second"]
     with served(given.run, expected, log, f"queue={QUEUE}", "logs=none") as clients:
         result["twice the capacity"] = asyncio.run(clients.at_rate(2 * rate, given.overload)).summary()
@@ -237,6 +285,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--texts", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--slow", type=int, default=16)
     parser.add_argument("--overload", type=float, default=30)
     parser.add_argument("--soak", type=float, default=0)
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -6,7 +6,8 @@ Every service runs in a process of its own, with the three runs; callers have ad
 translation, embeddings and completions: the latency of a caller's short requests alone, then beside a caller who keeps eight of
 the largest requests in flight. Then 64 callers, who begin within a second and ask again as soon as they are answered: completions
 of 10 to 200 tokens (1:20), streamed, and translations of texts of 1 to 20 sentences; tokens a second and the time to the first
-token. At last the same without a service, 64 prompts or texts at a time, which all stay in the batch to the end.
+token, which one caller alone shows by completions of 10 tokens: the others are too few for a 99th percentile. At last the same
+without a service, 64 prompts or texts at a time, which all stay in the batch to the end.
 Writes FOLDER/serving-load.json and prints it as it comes.
 """
 
@@ -148,9 +149,11 @@ class Loads:
         given = [self.sentence() for _ in range(prompts)]
         return {"model": "gpt", "prompt": given[0] if prompts == 1 else given, "max_tokens": tokens, "seed": 1, **more}
 
-    def spread_completion(self) -> Body:
-        tokens = round(10 * 20 ** self.random.random())
+    def streamed_completion(self, tokens: int = 10) -> Body:
         return self.completion(tokens, stream=True, stream_options={"include_usage": True})
+
+    def spread_completion(self) -> Body:
+        return self.streamed_completion(round(10 * 20 ** self.random.random()))
 
     def spread_text(self) -> Body:
         return {"q": " ".join(self.sentence() for _ in range(round(20 ** self.random.random())))}
@@ -183,20 +186,29 @@ async def alone_and_beside(port: int, path: str, loads: Loads, seconds: float) -
     return result
 
 
-async def many(port: int, path: str, bodies: Callable[[], Body], seconds: float, clients: int) -> dict[str, Any]:
-    """Measure one client alone, then many at once."""
+async def many(
+    port: int, path: str, bodies: Callable[[], Body], seconds: float, clients: int, short: Callable[[], Body] | None = None
+) -> dict[str, Any]:
+    """Measure one client alone, then many at once; `short` requests of the one show how long its first tokens take."""
 
-    async def begin(number: int, count: int, ends: float, found: Found) -> None:
+    async def begin(number: int, count: int, ends: float, found: Found, asked: Callable[[], Body]) -> None:
         await asyncio.sleep(number / count)  # not all at the same moment
-        await ask_again(port, 10 + number, path, bodies, ends, found)
+        await ask_again(port, 10 + number, path, asked, ends, found)
 
-    async def run(count: int, ends: float, found: Found) -> None:
-        await asyncio.gather(*(begin(number, count, ends, found) for number in range(count)))
+    async def run(count: int, ends: float, found: Found, asked: Callable[[], Body] = bodies) -> None:
+        await asyncio.gather(*(begin(number, count, ends, found, asked) for number in range(count)))
 
     await timed(2, lambda ends, found: run(clients, ends, found))  # warm up
-    one = await timed(seconds / 2, lambda ends, found: run(1, ends, found))
-    together = await timed(seconds, lambda ends, found: run(clients, ends, found))
-    return {"one client": one.summary(), f"{clients} clients": together.summary()}
+    result = {"one client": (await timed(seconds / 2, lambda ends, found: run(1, ends, found))).summary()}
+    if short is not None:  # long ones are too few for a 99th percentile
+        alone = await timed(seconds, lambda ends, found: run(1, ends, found, short))
+        result["one client, short requests"] = alone.summary()
+    result[f"{clients} clients"] = together = (await timed(seconds, lambda ends, found: run(clients, ends, found))).summary()
+    if short is not None:
+        names = [f"first token p{p} ms" for p in (50, 99)]
+        before = result["one client, short requests"]
+        result["times as long"] = {name: round(together[name] / before[name], 2) for name in names if name in before}
+    return result
 
 
 def measure(runs: list[str], checkout: Path, loads: Loads, given: argparse.Namespace) -> dict[str, Any]:
@@ -205,7 +217,9 @@ def measure(runs: list[str], checkout: Path, loads: Loads, given: argparse.Names
     result: dict[str, Any] = {}
     acts: dict[str, Callable[[int], Awaitable[dict[str, Any]]]] = {
         **{path: lambda port, path=path: alone_and_beside(port, path, loads, seconds) for path in loads.short},
-        "completions, 1:20": lambda port: many(port, "/v1/completions", loads.spread_completion, seconds, CLIENTS),
+        "completions, 1:20": lambda port: many(
+            port, "/v1/completions", loads.spread_completion, seconds, CLIENTS, loads.streamed_completion
+        ),
         "translations, 1:20": lambda port: many(port, "/translate", loads.spread_text, seconds, CLIENTS),
     }
     for name, act in acts.items():

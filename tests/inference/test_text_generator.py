@@ -13,7 +13,7 @@ from encoder_runs import LINES, write_model
 from qkv.base.errors import ConfigError, DataError, QkvWarning
 from qkv.base.rows import padded_rows
 from qkv.inference.text_encoder import load_text_encoder
-from qkv.inference.text_generator import TextGenerator, load_text_generator
+from qkv.inference.text_generator import Prompt, TextGenerator, load_text_generator
 from qkv.models.gpt import Gpt, GptConfig
 from qkv.parts.heads import ModelWithHeads
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig, train_tokenizer
@@ -53,6 +53,29 @@ def test_prompts_together_and_alone(generator: TextGenerator) -> None:
     one_by_one = [texts(generator, [prompt])[0] for prompt in PROMPTS]
     assert texts(generator, PROMPTS) == one_by_one and len(set(one_by_one)) == len(one_by_one)
     assert texts(generator, PROMPTS, batch_tokens=3) == one_by_one
+
+
+def test_prompts_that_are_read_between_the_layers_of_others(generator: TextGenerator) -> None:
+    given = [Prompt(generator.prompt(prompt), number, max_new_tokens=20) for number, prompt in enumerate(PROMPTS)]
+    config = generator.decoding(20, sampling=True, seed=5)
+    expected = [found for (found,) in generator.continue_prompts(given, config)]
+    running = generator.begin(given[:2], config, [0, 1], 256)
+    found: dict[int, Any] = dict(running.step())
+    read = []
+
+    def meanwhile() -> None:
+        if len(read) < 2:
+            number = 2 + len(read)
+            read.append(generator.begin(given[number : number + 1], config, [number], 256))
+            found.update(read[-1].step())
+
+    found.update(running.step(meanwhile))
+    assert len(read) == 2 and not any(other.reading for other in read)
+    for other in read:
+        running.join(other)
+    while len(running):
+        found.update(running.step())
+    assert [found[number] for number in range(4)] == expected
 
 
 def test_a_text_is_what_its_tokens_are(generator: TextGenerator, tokenizer: Tokenizer) -> None:

@@ -23,6 +23,7 @@ from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 
 READING, READING_TOKEN = 0.0025, 0.0001  # of a pass over prompts, and of each token in it
+LAYERS = (0.2, 0.2, 0.2, 0.4)  # parts of a step
 STEP, STEP_ROW = 0.002, 0.00025  # of a step, and of each row in it
 ROUND_TRIP = 0.002  # between an answer and the caller's next request
 BROKEN = -1  # tokens of a text that cannot be read
@@ -62,7 +63,7 @@ class SimulatedTexts:
     def drop(self, items: Sequence[BatchItem]) -> None:
         self.items = [item for item in self.items if item not in items]
 
-    def step(self) -> list[tuple[BatchItem, Any]]:
+    def step(self, meanwhile: Callable[[], object]) -> list[tuple[BatchItem, Any]]:
         rows = len(self.items)
         if self.reading:
             if any(item.value.tokens == BROKEN for item in self.items):
@@ -74,13 +75,18 @@ class SimulatedTexts:
             if self.reading:
                 return []
         else:
-            self.load.now += STEP + STEP_ROW * rows
             self.load.turns.append(("step", [item.value.caller for item in self.items]))
+            for part in LAYERS:
+                self.load.now += part * (STEP + STEP_ROW * rows)
+                self.load.arrive()
+                meanwhile()
         for item in self.items:
             item.value.steps.append(self.load.now)
         done = [item for item in self.items if len(item.value.steps) == item.value.tokens]
         self.drop(done)
         self.load.done += [item.value for item in done]
+        for item in done if self.load.callers else ():
+            heapq.heappush(self.load.asking, (self.load.now + ROUND_TRIP, item.value.caller))
         return [(item, item.value) for item in done]
 
 
@@ -125,20 +131,22 @@ class SimulatedLoad:
 
         async def simulate() -> None:
             with self.worker() as one:
+                self.asked = one
                 while self.now < seconds:
-                    while self.asking[0][0] <= self.now:
-                        when, caller = heapq.heappop(self.asking)
-                        self.put(one, caller, *self.callers[caller](self.random), asked=when)
+                    self.arrive()
                     if (turn := one.schedule.next_turn(self.now)) is None:
                         self.now = self.asking[0][0]
                         continue
-                    answered = len(self.done)
                     one._take(turn)
-                    for text in self.done[answered:]:
-                        heapq.heappush(self.asking, (self.now + ROUND_TRIP, text.caller))
 
         self.asking.append((math.inf, -1))
         asyncio.run(simulate())
+
+    def arrive(self) -> None:
+        """Let those callers ask whose time has come."""
+        while self.asking and self.asking[0][0] <= self.now:
+            when, caller = heapq.heappop(self.asking)
+            self.put(self.asked, caller, *self.callers[caller](self.random), asked=when)
 
     def first_tokens(self) -> list[float]:
         """Return the seconds until the first token of each text, without the first second, when all callers come at once."""

@@ -49,7 +49,7 @@ BODIES: dict[str, bytes] = {
     "given",
     [
         (CompletionRequest, {"model": "a", "prompt": [[1]] * 999 + ["a"] * 999}),
-        (EmbeddingsRequest, {"model": "a", "input": [1] * 999}),
+        (EmbeddingsRequest, {"model": "a", "input": [-1] * 999}),
         (TranslateRequest, {"q": [1] * 999, "glossary": {"a": [1] * 999}}),
         (PredictRequest, {"texts": [1] * 999}),
         (LookRequest, {"text": "a", "heads": ["a"] * 999}),

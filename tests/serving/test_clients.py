@@ -10,7 +10,7 @@ from libretranslatepy import LibreTranslateAPI
 from service_runs import Running
 
 from qkv.serving.authentication import digest
-from qkv.serving.registry import ModelRegistry
+from qkv.serving.registry import EMBED, ModelRegistry
 from qkv.serving.settings import ApiKey
 
 
@@ -48,11 +48,16 @@ def test_openai_models(client: openai.OpenAI) -> None:
         client.models.retrieve("gpt-5")
 
 
-def test_openai_vectors(client: openai.OpenAI, running: Running) -> None:
+def test_openai_vectors(client: openai.OpenAI, running: Running, models: ModelRegistry) -> None:
     texts = ["the fox", "the dog"]
     found = client.embeddings.create(model="bert", input=texts)  # as base64, which is what this client asks for
     plain = running.said("/v1/embeddings", model="bert", input=texts)
     np.testing.assert_allclose([one.embedding for one in found.data], [one["embedding"] for one in plain["data"]], rtol=1e-6)
+    ids = [models.find("bert", EMBED).handler.tokenizer.encode(text) for text in texts]  # which some clients send instead
+    for given, wanted in ((ids, found.data), (ids[1], found.data[1:])):
+        same = client.embeddings.create(model="bert", input=given)
+        np.testing.assert_allclose([one.embedding for one in same.data], [one.embedding for one in wanted], atol=1e-6)
+        assert same.usage.prompt_tokens == sum(map(len, ids if given is ids else ids[1:])) + 2 * len(wanted)
 
 
 def test_openai_completions(client: openai.OpenAI) -> None:
@@ -73,4 +78,10 @@ def test_openai_mistakes(client: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="no model of that name"):
         client.completions.create(model="gpt-5", prompt="a")
     with pytest.raises(openai.BadRequestError, match="max_tokens"):
-        client.completions.create(model="gpt", prompt="a", max_tokens=0)
+        client.completions.create(model="gpt", prompt="a", max_tokens=-1)
+    with pytest.raises(openai.BadRequestError, match="logit_bias"):
+        client.completions.create(model="gpt", prompt="a", logit_bias={"5": 1})
+    with pytest.raises(openai.NotFoundError, match="/v1/completions"):
+        client.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "a"}])
+    with pytest.raises(openai.BadRequestError, match="token id 99999"):
+        client.embeddings.create(model="bert", input=[[5, 99999]])

@@ -78,6 +78,13 @@ def test_log_probabilities_are_the_model_s(client: openai.OpenAI, models: ModelR
     told = choice.logprobs.model_dump() if choice.logprobs else {}
     assert told["token_logprobs"][0] is None and told["top_logprobs"] is None
     np.testing.assert_allclose(told["token_logprobs"][1:3], own[:2], atol=1e-3)
+    scored = client.completions.create(**{**ask, "prompt": ids[:3]}, max_tokens=0, logprobs=0, echo=True, logit_bias={})
+    (choice,), usage = scored.choices, scored.usage
+    assert choice.logprobs is not None and choice.logprobs.token_logprobs == told["token_logprobs"][:3]
+    assert choice.text == generator(models).tokenizer.decode(ids[:3]) and choice.finish_reason == "length"
+    assert usage is not None and (usage.prompt_tokens, usage.completion_tokens) == (3, 0)
+    nothing = list(client.completions.create(**ask, max_tokens=0, logprobs=1, stream=True))
+    assert [choice.text for chunk in nothing for choice in chunk.choices] == [""]
 
 
 def test_streamed_log_probabilities_are_the_same(client: openai.OpenAI) -> None:

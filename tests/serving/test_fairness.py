@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ class Growing:
         for item in items:
             del self.left[item]
 
-    def step(self) -> list[tuple[BatchItem, Any]]:
+    def step(self, meanwhile: Callable[[], object]) -> list[tuple[BatchItem, Any]]:
         time.sleep(0.001)
         self.counting.steps.append(sorted(item.request.caller for item in self.left))
         if any(value == BROKEN for value in self.left.values()):

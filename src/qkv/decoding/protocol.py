@@ -3,6 +3,7 @@
 B inputs, R hypotheses, N sources, W hypotheses of each source, S source length, V vocabulary.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -43,6 +44,8 @@ class Replaceable(Joinable, Protocol):
 @runtime_checkable
 class ReadsPieces(Protocol):
     """A state whose inputs are read by its first steps, in pieces, so that a long input does not take long at once."""
+
+    between_layers: Callable[[], object] | None  # called after each layer of a step, if the model knows of it
 
     @property
     def reading(self) -> bool:

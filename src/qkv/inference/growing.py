@@ -44,9 +44,14 @@ class GrowingOutputs:
         self.search.join(other.search)  # type: ignore[arg-type]
 
     @torch.inference_mode()
-    def step(self) -> list[tuple[Any, Any]]:
-        """Let all outputs grow by a token; return those that are complete, with their owners."""
+    def step(self, between_layers: Callable[[], object] | None = None) -> list[tuple[Any, Any]]:
+        """Let all outputs grow by a token; return those that are complete, with their owners.
+
+        Where inputs are read in pieces, `between_layers` is called after each layer: others may be computed there, but not join.
+        """
         batch = self.search.batch
+        if self._unread is not None and batch.ids.device.type == "cpu":  # a GPU's step is short, and may be one CUDA graph
+            self._unread.between_layers = between_layers
         with decoding_precision(batch.config.precision, batch.ids.device):
             ended = self.search.step()
         return [(growing.owner, self.result(growing, hypotheses)) for growing, hypotheses in ended]

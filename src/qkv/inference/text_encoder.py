@@ -88,7 +88,7 @@ class TextEncoder:
     @torch.no_grad()
     def embed(
         self,
-        texts: Iterable[str],
+        texts: Iterable[str | list[int]],
         pooling: Literal["mean", "cls"] = "mean",
         layer: int | Literal["mix"] = -1,
         normalise: bool = False,
@@ -97,12 +97,13 @@ class TextEncoder:
 
         `pooling="mean"` averages over a text's tokens; "cls" takes its first token, or the last of a GPT, where only that one has
         seen the whole text. `layer` counts from 0, the embeddings; -1 is the last layer, "mix" an ELMo's mix of all layers.
-        `normalise` scales vectors to length 1. A text longer than the model can read is cut, with a warning. A model that reads
-        trees takes texts as `qkv.look` does.
+        `normalise` scales vectors to length 1. A text longer than the model can read is cut, with a warning. A text may also be
+        the list of its token ids, without special tokens. A model that reads trees takes texts as `qkv.look` does.
 
         >>> encoder.embed(["How are you?"], normalise=True)
         """
-        texts = require_texts(texts, "embed")
+        texts = require_list(texts, "embed", "text")
+        require_texts([text for text in texts if not isinstance(text, list)], "embed")
         if pooling not in ("mean", "cls"):
             raise ConfigError(f"pooling {pooling!r} is not one of mean, cls")
         encoder = self.model.encoder
@@ -232,12 +233,22 @@ class TextEncoder:
         shape = BatchShape.holding(int(encoded.lengths.max()), tokens, one_text_per_row, self.tokenizer.pad)
         return compute_outputs(self.model, self.task, encoded, examples, shape)
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+    def check_ids(self, ids: list[int]) -> list[int]:
+        """Return the token ids of a text; refuse those that the tokenizer does not know."""
+        if not ids:
+            raise DataError("a text has no token ids; give one or more")
+        for wrong in (token for token in ids if not 0 <= token < len(self.tokenizer)):
+            raise DataError(f"a text has the token id {wrong}, and the tokenizer has {len(self.tokenizer):,}; use its own ids")
+        return ids
+
+    def _encode(self, texts: Sequence[str | list[int]]) -> list[list[int]]:
         """Return the ids of texts with special tokens; too long ones are cut, or refused if they have trees."""
         longest = self.model.encoder.longest
         if self.trees:
             encoded: list[list[int]] = []
             for number, text in enumerate(texts, 1):
+                if isinstance(text, list):
+                    raise DataError(f"text {number} is a list of token ids, and this model needs a text with heads")
                 tokens = encode_with_heads(self.tokenizer, TextWithHeads.coerce(text, f"text {number}"))
                 encoded.append(add_special_tokens([tokens], self.tokenizer))
                 if longest is not None and len(encoded[-1]) > longest:
@@ -245,7 +256,8 @@ class TextEncoder:
                     raise DataError(f"text {number} has {length:,} tokens, and this model reads {longest:,} at most; shorten it")
             return encoded
         tokenizer = tokenizer_for(self.model.encoder.config, self.tokenizer)
-        found = tokenizer.encode_batch([normalise_text(text) for text in texts])
+        strings = iter(tokenizer.encode_batch([normalise_text(text) for text in texts if isinstance(text, str)]))
+        found = [next(strings) if isinstance(text, str) else self.check_ids(text) for text in texts]
         add_unseen_words(self.model, tokenizer)
         room = None if longest is None else longest - 2
         cut = 0 if room is None else sum(len(ids) > room for ids in found)

@@ -166,6 +166,8 @@ class CausalLM(IncrementalDecoder):
             context = context.decode_step(state.shift, scheme.fused)
         for layer, cache in zip(self.gpt.layers, state.layer_caches, strict=True):
             x = layer(x, context, cache)
+            if state.between_layers is not None:
+                state.between_layers()
         return token_logits(self.output, self.gpt.norm(x)[:, 0])
 
 

@@ -193,6 +193,7 @@ class UnreadPromptState(PromptState):
     piece: int | None  # tokens of all prompts together that are read at once; None reads whole prompts
     on_read: Callable[[int, Tensor], None] | None = None  # receives the first position and the states (R, T, D) of a piece
     unread: Tensor | None  # (R, T) tokens of the prompts, padded at the beginning; None once a step has been taken
+    between_layers: Callable[[], object] | None = None  # called after each layer of a step
 
     @property
     def reading(self) -> bool:

@@ -125,6 +125,8 @@ async def _routing_error(request: Request, error: Exception) -> Response:
     """Answer a request for an unknown path or method."""
     assert isinstance(error, HTTPException)
     reason = ROUTING_ERRORS.get(error.status_code, ("invalid_request", "the request cannot be used"))
+    if error.status_code == 404 and request.url.path.startswith("/v1/chat/"):
+        reason = ("not_found", "no model here holds conversations; send the text to continue to /v1/completions")
     shown = RequestError(error.status_code, *reason)
     headers = {**error_headers(shown), **dict(error.headers or {})}
     return Response(error_body(request.url.path, shown), error.status_code, headers)

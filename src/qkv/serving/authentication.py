@@ -28,7 +28,8 @@ def read_keys(path: Path) -> tuple[ApiKey, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as a file of keys: {error}") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: cannot be read as a file of keys: {why}; make one by qkv serve --new-key") from None
     keys = []
     for number, line in enumerate(lines, 1):
         fields = line.partition("#")[0].split()

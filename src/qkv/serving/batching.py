@@ -50,8 +50,8 @@ class RunningItems(Protocol):
         """Add others, which are not used any more."""
         ...
 
-    def step(self) -> "Sequence[tuple[BatchItem, Any]]":
-        """Take a step; return the items that are done, with their results."""
+    def step(self, meanwhile: Callable[[], object]) -> "Sequence[tuple[BatchItem, Any]]":
+        """Take a step; return the items that are done, with their results. A long step calls `meanwhile` now and then."""
         ...
 
     def drop(self, items: "Sequence[BatchItem]") -> None:

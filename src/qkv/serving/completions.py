@@ -54,7 +54,7 @@ class Completion:
 
     async def answer(self) -> Response:
         """Return all texts at once."""
-        found: list[GeneratedText] = await self.service.answer(self.request, self.model, self._prepare)
+        found = self._limited(await self.service.answer(self.request, self.model, self._prepare))
 
         fields = {**self.fields, "usage": self._usage(found)}
         choices = (self._whole_choice(choice, one) for choice, one in zip(self.choices, found, strict=True))
@@ -76,7 +76,7 @@ class Completion:
         async for index, text, tokens in stream.pieces():
             sent[index] += len(tokens)
             yield {**self.fields, "choices": [_choice(index, text, None, self._logprobs(writers[index], tokens))]}
-        found: list[GeneratedText] = await stream.results()
+        found = self._limited(await stream.results())
         for choice, one in zip(self.choices, found, strict=True):
             rest = choice.record.tokens[sent[choice.index] :] if choice.record else []
             last = self._logprobs(writers[choice.index], rest, self._end(choice, one)) if rest else None
@@ -88,11 +88,8 @@ class Completion:
     def _prompts(self) -> list[str | list[int]]:
         """Check a request's limits, and return the prompt of each choice."""
         body, settings = self.body, self.service.settings
-        given = _as_list(body.prompt)
-        texts = [one for one in given if isinstance(one, str)]
-        self.service.check_texts([*texts, body.suffix or ""], "prompt", any_number=True)
-        if sum(len(one) for one in given if not isinstance(one, str)) > settings.characters:
-            raise invalid(f"more than {settings.characters:,} tokens in one request", "prompt", "text_too_long")
+        given = as_list(body.prompt)
+        self.service.check_texts([*given, body.suffix or ""], "prompt", any_number=True)
         if (body.max_tokens or 0) > settings.new_tokens:
             most = settings.new_tokens
             raise invalid(f"{body.max_tokens:,} tokens; ask for {most:,} at most", "max_tokens", "too_many_tokens")
@@ -128,13 +125,22 @@ class Completion:
                     choice.ids,
                     secrets.randbits(48) if body.seed is None else choice.index,
                     body.stop_strings,
-                    stream.callback(choice.index, choice.record) if stream else None,
-                    body.max_tokens or DEFAULT_TOKENS,
+                    stream.callback(choice.index, choice.record) if stream and body.max_tokens != 0 else None,
+                    DEFAULT_TOKENS if body.max_tokens is None else max(1, body.max_tokens),  # a prompt is read by the first one
                     choice.record,
                     choice.prompt_record,
                 )
             )
         return self.handler.complete(prompts, self.handler.decoding(self.service.settings.new_tokens, **options))
+
+    def _limited(self, found: list[GeneratedText]) -> list[GeneratedText]:
+        """Return texts of no token where none is wanted, but the log-probabilities of a prompt."""
+        if self.body.max_tokens != 0:
+            return found
+        for choice in self.choices:
+            if choice.record is not None:
+                choice.record.tokens.clear()
+        return [GeneratedText("", [], ended=False) for _ in found]
 
     def _whole_choice(self, choice: Choice, found: GeneratedText) -> dict[str, Any]:
         """Return a choice with its text, and with the prompt if that is echoed."""
@@ -179,12 +185,12 @@ class Completion:
         return {"prompt_tokens": prompted, "completion_tokens": generated, "total_tokens": prompted + generated}
 
 
-def _as_list(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
-    """Return the prompts of a request; a list of ids is one prompt."""
-    if isinstance(prompt, str):
-        return [prompt]
-    ids = [one for one in prompt if isinstance(one, int)]
-    return [ids] if ids else [one for one in prompt if not isinstance(one, int)]
+def as_list(given: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
+    """Return the texts of a request; a list of ids is one text."""
+    if isinstance(given, str):
+        return [given]
+    ids = [one for one in given if isinstance(one, int)]
+    return [ids] if ids else [one for one in given if not isinstance(one, int)]
 
 
 def _choice(index: int, text: str, generated: GeneratedText | None = None, logprobs: Any = None) -> dict[str, Any]:

@@ -157,10 +157,11 @@ class EncoderHandler(AttentionHandler):
     def try_out(self) -> bool:
         return "embed" not in self.abilities or bool(np.isfinite(self.encoder.embed(["a"])).all())
 
-    def embed(self, texts: Sequence[str]) -> PreparedRequest:
-        """Prepare a vector for each text, together with the text's number of tokens."""
+    def embed(self, texts: Sequence[str | list[int]]) -> PreparedRequest:
+        """Prepare a vector for each text, or list of a text's ids, together with its number of tokens."""
         longest = self.encoder.model.encoder.longest
-        lengths = [len(ids) + 2 for ids in self.tokenizer.encode_batch([normalise(text) for text in texts])]
+        encoded = iter(self.tokenizer.encode_batch([normalise(text) for text in texts if isinstance(text, str)]))
+        lengths = [len(next(encoded) if isinstance(text, str) else self.encoder.check_ids(text)) + 2 for text in texts]
         for index, length in enumerate(lengths):
             if longest is not None and length > longest:
                 raise invalid(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from qkv.serving import response_models
-from qkv.serving.completions import Completion
+from qkv.serving.completions import Completion, as_list
 from qkv.serving.errors import invalid
 from qkv.serving.json_answer import write_with_list
 from qkv.serving.registry import COMPLETE, EMBED, ServedModel
@@ -60,7 +60,7 @@ def _model_info(model: ServedModel[Any]) -> dict[str, Any]:
 
 
 async def _embeddings(service: Service, request: Request, body: EmbeddingsRequest) -> bytes:
-    texts = [body.input] if isinstance(body.input, str) else body.input
+    texts = as_list(body.input)
     service.check_texts(texts, "input")
     model = service.models.find(body.model, EMBED)
     width = model.handler.encoder.model.encoder.config.width

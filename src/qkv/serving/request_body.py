@@ -78,6 +78,8 @@ def parse_body(body: bytes, content_type: str, model: type[Body]) -> Body:
             return model.model_validate_json(body, strict=True)
         fields: dict[str, Any] = {}
         text = body.decode("utf-8", "replace")
+        if text.lstrip().startswith("{"):
+            raise invalid(f"the body is JSON, and its content type {FORM}; send {JSON}", None, "invalid_request")
         for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=1000, errors="replace"):
             fields.setdefault(name, []).append(value)
         return model.model_validate({name: values[0] if len(values) == 1 else values for name, values in fields.items()})
@@ -122,6 +124,9 @@ def _invalid_body(error: ValidationError, model: type[RequestBody]) -> RequestEr
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     steps = [str(step) for step in first["loc"] if isinstance(step, int) or str(step) in model.model_fields]
     where = ".".join(steps) or None
+    field = model.model_fields.get(str(first["loc"][0])) if first["loc"] else None
+    if field is not None and field.description and first["type"] != "missing":  # it may be one of several types
+        return invalid(f"{where} must be {field.description}", where, "invalid_request")
     return invalid(f"{where or 'the body'}: {_explain(first)}", where, "invalid_request")
 
 
@@ -129,7 +134,7 @@ def _explain(mistake: Any) -> str:
     if mistake["type"] == "extra_forbidden":
         name = str(mistake["loc"][-1])
         named = f" {name}" if PARAMETER.fullmatch(name) else ""  # anything else may be a user's text
-        return f"it has a key{named} that is not known here"
+        return f"unknown field{named}; leave it out"
     if mistake["type"] == "json_invalid":
         return "it is not valid JSON"
     message = str(mistake["msg"]).removeprefix("Value error, ")

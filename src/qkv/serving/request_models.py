@@ -21,6 +21,7 @@ GlossaryTerms = Annotated[
 ]
 TextList = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
+TokenIdLists = Annotated[list[TokenIds], Field(min_length=1, fail_fast=True)]
 NonEmptyText = Annotated[str, StringConstraints(min_length=1)]  # where a model has nothing to do for an empty one
 StopString = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Top = Annotated[int, Field(ge=1, le=100)]
@@ -130,13 +131,21 @@ class MapRequest(RequestBody):
 
 
 class EmbeddingsRequest(RequestBody):
-    """Texts to embed, as in OpenAI's API."""
+    """Texts to embed, as in OpenAI's API: each a string, or a list of its token ids."""
 
     model: ModelName
-    input: str | TextList
+    input: str | TextList | TokenIds | TokenIdLists = Field(
+        description="a text, a list of texts, the token ids of a text, or a list of those; no list is empty"
+    )
     encoding_format: Literal["float", "base64"] | None = "float"
     dimensions: int | None = Field(default=None, ge=1)
     user: str | None = None
+
+
+def _check_no_bias(given: dict[str, float]) -> dict[str, float]:
+    if given:
+        raise ValueError("biases are not supported; leave it out")
+    return given
 
 
 class StreamOptions(Config):
@@ -150,13 +159,10 @@ class CompletionRequest(RequestBody):
     """
 
     model: ModelName
-    prompt: (
-        NonEmptyText
-        | Annotated[list[NonEmptyText], Field(min_length=1, fail_fast=True)]
-        | TokenIds
-        | Annotated[list[TokenIds], Field(min_length=1, fail_fast=True)]
+    prompt: NonEmptyText | Annotated[list[NonEmptyText], Field(min_length=1, fail_fast=True)] | TokenIds | TokenIdLists = Field(
+        description="a text, a list of texts, token ids, or a list of those; none is empty"
     )
-    max_tokens: int | None = Field(default=16, ge=1)
+    max_tokens: int | None = Field(default=16, ge=0)  # 0: none, to have the log-probabilities of the prompt alone
     temperature: float | None = Field(default=1.0, ge=0, le=2, allow_inf_nan=False)
     top_p: float | None = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     top_k: int | None = Field(default=0, ge=0, le=1_000_000)
@@ -170,7 +176,9 @@ class CompletionRequest(RequestBody):
     best_of: Literal[1] | None = None
     frequency_penalty: float | None = Field(default=0, ge=-2, le=2, allow_inf_nan=False)
     presence_penalty: float | None = Field(default=0, ge=-2, le=2, allow_inf_nan=False)
-    logit_bias: None = None
+    logit_bias: Annotated[dict[str, float], AfterValidator(_check_no_bias)] | None = Field(
+        default=None, json_schema_extra={"maxProperties": 0}
+    )
     logprobs: int | None = Field(default=None, ge=0, le=20)  # most probable tokens that are listed beside each token
     suffix: str | None = None
 

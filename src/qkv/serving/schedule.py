@@ -1,13 +1,14 @@
 """The schedule of a model's worker: what waits, which lanes run, and whose turn is next.
 
-Between two steps at most a piece is read: a certain number of tokens of new texts together, or of one long text. Steps are for
-the caller who has had least. Whoever has had no more than the mean has texts read at once; others a little later, since the time
-until a first token passes meanwhile, but reading for them takes no more time than steps, and nobody gets far ahead.
+Between two steps at most a piece is read: a certain number of tokens of new texts together, or of one long text. Texts that come
+during a long step are read within it, as long as steps take as much time as reading. Steps are for the caller who has had least.
+Whoever has had no more than the mean has texts read at once; others a little later, since the time until a first token passes
+meanwhile, but reading for them takes no more time than steps, and nobody gets far ahead.
 """
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -23,7 +24,6 @@ MAX_KINDS = 1000  # of lanes that are remembered
 MAX_READING = 4  # long texts that are read in turns
 PIECES = 8  # the part of `batch_tokens` that is read between two steps: 256 tokens on a CPU
 GRACE = 50.0  # how many times as long as a reading takes a caller may have had more than the mean, and have texts read
-PATIENCE = 3.0  # how many times as long as a reading takes steps go on before the next one: several texts take as long as one
 TURN = 0.025  # seconds that a step should take, so that others come to their turn soon
 # Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
 # with a batch of others to wait for, it takes at most about three times as long as alone.
@@ -59,7 +59,6 @@ class Schedule:
         self.piece = max(1, settings.batch_tokens // PIECES)  # tokens that are read between two steps
         self.waiting: list[BatchItem] = []  # ordered by due time
         self._firsts: dict[tuple[str, bool], BatchItem] = {}  # the first that waits, by caller and whether it grows step by step
-        self._tokens: Counter[int] = Counter()  # of items that wait, by the id of their lane
         self._kinds: dict[Hashable, Hashable] = {}
         self.lanes: list[Lane] = []
         self.clock = FairClock()
@@ -67,7 +66,7 @@ class Schedule:
         self.batched = 0.0  # when the last such batch ended
         self.shortest = math.inf  # seconds of the shortest step
         self._last_reading = self._mean_reading = 0.0  # seconds of a turn that reads
-        self._shortest_reading = self._since_reading = math.inf  # seconds; of steps since texts were read
+        self._since_reading = math.inf  # seconds of steps since texts were read
 
     def add(self, request: QueuedRequest) -> None:
         """Add a request's items to those that wait."""
@@ -109,16 +108,33 @@ class Schedule:
     def next_turn(self, now: float, closing: bool = False) -> Turn | None:
         """Return what to do now; None if there is nothing, or if others may come in a moment to be computed with what waits."""
         self._forget_cancelled()
-        callers = self.clock.order({*(caller for caller, _ in self._firsts), *(item.request.caller for item in self.running())})
+        callers = self._order()
+        turn = self._reading(callers, self._since_reading)
+        turn = turn or _first(self._step_for(caller, now, closing) for caller in callers)
+        return self._begun(turn or _first(map(self._reading_for, callers)))
 
-        def read(some: Sequence[str]) -> Turn | None:
-            return _first(map(self._reading_for, some))
+    def next_reading(self, stepped: float) -> Turn | None:
+        """Return new texts to read while a step runs, which has taken so many seconds since it began or texts were read."""
+        since = self._since_reading + stepped
+        if since < self._last_reading:  # steps take as long as reading, at least
+            return None
+        self._index_waiting()
+        turn = self._reading(self._order(), since)
+        return self._begun(turn) if turn is not None and turn.items else None
 
-        turn = None
-        if self._since_reading:
-            rested = self._since_reading >= self._last_reading
-            turn = read(self.clock.close(callers, GRACE * self._mean_reading if rested else 0.0))
-        turn = turn or _first(self._step_for(caller, now, closing) for caller in callers) or read(callers)
+    def _order(self) -> list[str]:
+        """Return the callers who have something that waits or runs, in the order of their turns."""
+        return self.clock.order({*(caller for caller, _ in self._firsts), *(item.request.caller for item in self.running())})
+
+    def _reading(self, callers: Sequence[str], since: float) -> Turn | None:
+        """Return what to read after steps of so many seconds since the last reading; nothing if it is too soon."""
+        if not since:
+            return None
+        rested = since >= self._last_reading
+        return _first(map(self._reading_for, self.clock.close(callers, GRACE * self._mean_reading if rested else 0.0)))
+
+    def _begun(self, turn: Turn | None) -> Turn | None:
+        """Return a turn whose items do not wait any more."""
         if turn is not None:
             for item in turn.items:
                 item.request.started = True
@@ -126,25 +142,25 @@ class Schedule:
             self.waiting = [item for item in self.waiting if id(item) not in taken]
         return turn
 
-    def charge(self, turn: Turn, items: Sequence[BatchItem], seconds: float, reads: bool) -> None:
-        """Charge the callers of a turn's items for its time."""
+    def charge(self, turn: Turn, items: Sequence[BatchItem], seconds: float, since_reading: float, reads: bool) -> None:
+        """Charge the callers of a turn's items for its time; `since_reading` is the part of it after texts were last read."""
         costs = defaultdict[str, float](float)
         for item in items:
             costs[item.request.caller] += item.cost if turn.at_once else item.rows
         self.clock.charge(costs, seconds)
         if reads:
             self._last_reading, self._since_reading = seconds, 0.0
-            self._shortest_reading = min(self._shortest_reading, seconds)
             self._mean_reading += 0.1 * (seconds - self._mean_reading) if self._mean_reading else seconds
         else:
-            self._since_reading += seconds
+            self._since_reading += since_reading
 
-    def _forget_cancelled(self) -> None:
+    def _index_waiting(self) -> None:
+        """Forget cancelled items that wait, and note whose are first."""
         self.waiting = [item for item in self.waiting if not item.request.cancelled]
         self._firsts = {(item.request.caller, item.lane is not None): item for item in reversed(self.waiting)}
-        self._tokens.clear()
-        for item in self.waiting:
-            self._tokens[id(item.lane)] += item.tokens
+
+    def _forget_cancelled(self) -> None:
+        self._index_waiting()
         for lane in self.lanes:
             gone = [item for item in lane.items if item.request.cancelled]
             if gone:
@@ -170,9 +186,6 @@ class Schedule:
         if first is None or (first.tokens > self.piece and len(reading) >= MAX_READING):
             return None
         lanes = self._lanes_for(first)
-        soon = self._since_reading < PATIENCE * self._shortest_reading
-        if lanes and soon and self._tokens[id(first.lane)] < self.piece:
-            return None  # a moment later others may be read with it
         for lane in lanes:
             if joining := self._joining(first, lane):
                 return Turn(lane, joining)

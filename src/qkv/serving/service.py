@@ -122,10 +122,16 @@ class Service:
         except QkvError as error:
             raise as_request_error(error) from None
 
-    def check_texts(self, texts: Sequence[str], param: str, any_number: bool = False) -> None:
-        """Raise if a request has more characters than allowed, or more texts unless `any_number`, as of a document, will do."""
-        if len(texts) > self.settings.texts and not any_number:
-            raise invalid(f"{len(texts):,} texts in one request; send {self.settings.texts:,} at most", param, "too_many_texts")
+    def check_texts(self, given: Sequence[str | list[int]], param: str, any_number: bool = False) -> None:
+        """Raise if a request has more characters than allowed, or more texts unless `any_number`, as of a document, will do.
+
+        Texts may be lists of token ids, of which as many are allowed.
+        """
+        texts = [text for text in given if isinstance(text, str)]
+        if sum(len(ids) for ids in given if not isinstance(ids, str)) > self.settings.characters:
+            raise invalid(f"more than {self.settings.characters:,} tokens in one request", param, "text_too_long")
+        if len(given) > self.settings.texts and not any_number:
+            raise invalid(f"{len(given):,} texts in one request; send {self.settings.texts:,} at most", param, "too_many_texts")
         characters = sum(map(len, texts))
         if characters > self.settings.characters:
             most = self.settings.characters

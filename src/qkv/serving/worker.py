@@ -47,6 +47,9 @@ class BatchWorker:
         self.admission = Admission(settings, self.schedule.rows)
         self._shared = SharedBacklog(self.limits, name)
         self._changed = threading.Condition()
+        self._resumed = 0.0  # when the step that runs began, or was resumed after texts had been read meanwhile
+        self._interrupted = 0.0  # seconds for which steps have been interrupted, in all
+        self._read: list[Lane] | None = None  # those whose texts were read during the step that runs; None between steps
         self._closed = False
         metrics.watch_queue(name, lambda: self.active, lambda: self.waiting)
         self._thread = threading.Thread(target=self._run, name=f"qkv-{name}", daemon=True)
@@ -143,7 +146,7 @@ class BatchWorker:
 
     def _take(self, turn: Turn) -> None:
         """Take a turn, and charge those for whom it was."""
-        started, reads, items = time.monotonic(), turn.reads, turn.items or list(turn.lane.items if turn.lane else ())
+        started, reads, items = self._clock(), turn.reads, turn.items or list(turn.lane.items if turn.lane else ())
         together = [*turn.items, *self.schedule.running()] if reads else items  # reading is part of what all that run take
         if turn.at_once:
             finished = self._compute(turn.items)
@@ -152,9 +155,9 @@ class BatchWorker:
         else:
             assert turn.lane is not None
             finished = self._step(turn.lane)
-        seconds = time.monotonic() - started
+        seconds = self._clock() - started
         with self._changed:
-            self.schedule.charge(turn, items, seconds, reads)
+            self.schedule.charge(turn, items, seconds, min(seconds, self._clock() - self._resumed), reads)
         work = sum(item.advance(min(item.tokens, self.schedule.piece) if reads else item.step_cost) for item in items)
         work += sum(item.advance(item.cost) for item, _ in finished)  # one that ends sooner than it might have is all done
         self.admission.note(work, sum(item.rows for item in together), seconds)
@@ -173,18 +176,28 @@ class BatchWorker:
         with self._changed:
             self.schedule.lanes.append(lane)
             if not lane.reading:
-                self.schedule.settle(lane, target)
+                self._settle(lane, target)
                 return []
         return self._step(lane, target)
 
+    def _settle(self, lane: Lane, target: Lane | None) -> None:
+        """Let the texts of a lane, which have been read, join others; during a step of others, once that is over."""
+        if self._read is None:
+            self.schedule.settle(lane, target)
+        else:
+            self._read.append(lane)
+
     def _step(self, lane: Lane, target: Lane | None = None) -> Finished:
         """Take a step of a lane, and return the items that are done; once texts have been read, let them join others."""
-        reading, started = lane.reading, time.monotonic()
+        reading, started = lane.reading, self._clock()
+        if not reading:
+            self._resumed, self._read = started, []
         try:
-            finished = list(lane.running.step())
+            finished = list(lane.running.step((lambda: None) if reading else self._read_meanwhile))
         except Exception as error:
             with self._changed:
                 self.schedule.lanes.remove(lane)
+                self._settle_read(reading)
             self._failed(lane.items, error, passed_on=not lane.reading)
             return []
         lane.stepped = time.monotonic()
@@ -194,11 +207,35 @@ class BatchWorker:
             if not lane.items:
                 self.schedule.lanes.remove(lane)
             elif reading and not lane.reading:
-                self.schedule.settle(lane, target)
+                self._settle(lane, target)
+            self._settle_read(reading)
         if not reading:
-            lane.seconds = lane.stepped - started
+            lane.seconds = self._clock() - started
             self.schedule.shortest = min(self.schedule.shortest, lane.seconds)
         return finished
+
+    def _settle_read(self, reading: bool) -> None:
+        """After a step that was no reading, let the texts that were read meanwhile join others."""
+        if not reading:
+            read, self._read = self._read or [], None
+            for lane in read:
+                self.schedule.settle(lane)
+
+    def _read_meanwhile(self) -> None:
+        """Read texts that have come while a step runs, if it is time to."""
+        if not self.schedule.waiting:
+            return
+        with self._changed:
+            turn = self.schedule.next_reading(self._clock() - self._resumed)
+        if turn is not None:
+            started = time.monotonic()
+            self._take(turn)
+            self._interrupted += time.monotonic() - started
+            self._resumed = self._clock()
+
+    def _clock(self) -> float:
+        """Return the time in seconds, which stands still for a step while it is interrupted."""
+        return time.monotonic() - self._interrupted
 
     def _compute(self, batch: list[BatchItem]) -> Finished:
         """Compute a batch at once; return its items with their results."""
