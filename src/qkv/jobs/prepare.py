@@ -48,7 +48,8 @@ def _prepare_translation(recipe: TranslationRecipe[Any, Any], share: slice, work
     held_out = read_held_out(recipe, Progress(quiet=True)).hashes
     missing = 0
     for corpus in config.train:
-        missing += Checking(corpus, config.check, config.languages, held_out, trees).make_pieces(work, share, thorough=True)
+        checking = Checking(corpus, config.check, config.languages, held_out, trees)
+        missing += checking.make_pieces(checking.pieces(), work, share, thorough=True)
     if missing:
         return f"{missing:,} pieces are not checked yet, and duplicates are found when all are"
     train = read_train(config, held_out, work, progress, trees)
