@@ -125,7 +125,7 @@ class Trainer:
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
         capture = self.device.type == "cuda" and not self.weights.sharded and recordable(model)
-        self.recorder = UpdateRecorder(self.forward_backward_update, self.device, self.recording_failed) if capture else None
+        self.recorder = self.make_recorder() if capture else None
 
     # The loop itself
 
@@ -200,6 +200,12 @@ class Trainer:
         if self.gradients.exchange:
             self.gradients.exchange.finish()
         return self.apply_gradients(loss)
+
+    def make_recorder(self) -> UpdateRecorder:
+        """Return a recorder of updates, on which all processes agree."""
+        exchange = self.gradients.exchange
+        any_failed = exchange.any_recording_failed if exchange else bool
+        return UpdateRecorder(self.forward_backward_update, self.device, self.recording_failed, any_failed)
 
     def recording_failed(self, message: str) -> None:
         """Drop the gradients of an update that could not be recorded, and what it has not sent; tell the user."""
