@@ -232,9 +232,10 @@ class Trainer:
     def refuse_idle_processes(self, rows: int) -> None:
         """Refuse batches with fewer rows than processes: some would never have any."""
         if rows < self.world_size:
+            counted = "1 row" if rows == 1 else f"{rows} rows"
             distributed.raise_together(
                 ConfigError(
-                    f"{self.world_size} processes share batches of {rows} rows, and some would have none; use fewer "
+                    f"{self.world_size} processes share batches of {counted}, and some would have none; use fewer "
                     "processes, or a larger training.batch_tokens"
                 )
             )
