@@ -114,6 +114,12 @@ def test_missing_rights_are_not_tried_again(store: ObjectStore) -> None:
         assert len(store.requests) <= 2
 
 
+def test_a_missing_bucket_is_named(store: ObjectStore) -> None:
+    with pytest.raises(urls.MissingObjectError, match="s3://none/file: there is no such bucket; check the address"):
+        urls.write_object("s3://none/file", b"")
+    assert not urls.exists("s3://none/file") and urls.list_files("s3://none/*") == []
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match=r"foo://x: .*give s3://"):
         urls.exists("foo://x")
