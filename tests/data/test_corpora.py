@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qkv.base import urls
 from qkv.base.errors import StorageError
 from qkv.data import corpora, documents, tokenised_pairs
 from qkv.data.cache import cache_folder
@@ -116,6 +117,37 @@ def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: 
     second = read(corpus)
     assert list(second) == [LINES[0], LINES[1], LINES[3]]
     assert second.report.kept == 3
+
+
+def test_damaged_lists_of_dropped_rows_are_made_again(corpus: ParallelCorpusConfig) -> None:
+    with Path(str(corpus.pairs)).open("a") as file:
+        file.write("a b\tx y\n")
+    wanted = [LINES[0], LINES[1], LINES[3]]
+    first = read(corpus)
+    assert list(first) == wanted
+    [drops] = cache_folder().glob("checked/*/drops-0")
+    drops.write_bytes(bytes(4))  # another row
+    assert list(read(corpus)) == wanted
+    drops.write_bytes(bytes(4))
+    with pytest.raises(StorageError, match="drops-0: missing or damaged"):
+        list(first)
+
+
+def test_damaged_lists_of_dropped_rows_on_a_store_are_made_again_by_thorough_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    (tmp_path / "train.tsv").write_text("a b\tx y\n" * 2 + "c\tz\n")
+    corpus = ParallelCorpusConfig(pairs=str(tmp_path / "train.tsv"))
+    list(read(corpus))
+    [drops] = urls.list_files(f"memory://{tmp_path.name}/checked/*/drops-0")
+    urls.write_object(drops, bytes(4))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    with pytest.raises(StorageError, match="drops-0: missing or damaged; run qkv prepare"):
+        list(read(corpus))
+    check_corpus(corpus, CheckConfig(), None, set(), Work(), thorough=True)
+    assert list(read(corpus)) == [("a b", "x y"), ("c", "z")]
 
 
 def test_tokens_are_those_of_the_text_and_are_kept(

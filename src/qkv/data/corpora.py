@@ -63,7 +63,12 @@ class CheckedPiece(NamedTuple):
     rows: int  # that are left
     files: dict[str, list[Any]]  # fingerprints
     dropped: str = ""  # the file of the dropped rows, "" without any
-    drops_key: str = ""  # a digest of them
+    drops_fingerprint: list[Any] | None = None  # of that file
+
+    @property
+    def drops_key(self) -> str:
+        """A digest of the dropped rows."""
+        return self.drops_fingerprint[1] if self.drops_fingerprint else ""
 
     def pairs(self, drops: np.ndarray) -> Iterator[tuple[str, str]]:
         """Yield the pairs that are left; `drops` are the others, in order."""
@@ -105,7 +110,7 @@ class CheckedCorpus:
         """Return the rows of a piece that are dropped, in order, mapped into memory."""
         if not piece.dropped:
             return np.zeros(0, dtype=np.uint32)
-        return self.part.open(piece.dropped, lambda path: map_file(path, np.uint32))
+        return self.part.open(piece.dropped, lambda path: map_file(path, np.uint32), piece.drops_fingerprint)
 
 
 class PlannedPiece(NamedTuple):
@@ -206,11 +211,15 @@ def check_corpus(
     held_out: set[int],
     work: Work,
     trees: bool = False,
+    thorough: bool = False,
 ) -> CheckedCorpus:
-    """Return the usable pairs of a corpus, from the cache when its files, the rules and the held-out texts are the same."""
+    """Return the usable pairs of a corpus, from the cache when its files, the rules and the held-out texts are the same.
+
+    Thorough work also reads the lists of dropped rows of a remote cache, and makes damaged ones again.
+    """
     checking = Checking(corpus, rules, languages, held_out, trees)
     part = checking.part()
-    index = _known_index(part)
+    index = _known_index(part, thorough)
     if index is None:
         pieces = checking.pieces()
         checking.make_pieces(pieces, work)
@@ -224,20 +233,24 @@ def check_corpus(
     checked = []
     for number, entry in enumerate(index["pieces"]):
         name = DROPS.format(number)
-        dropped = (name, drops[name][1]) if name in drops else ("", "")
+        dropped = (name, drops[name]) if name in drops else ()
         checked.append(CheckedPiece(entry["key"], entry["rows"], entry["files"], *dropped))
     return CheckedCorpus(part, checked, CheckReport.from_dict(index["report"]), trees)
 
 
-def _known_index(part: Part) -> dict[str, Any] | None:
-    """Return the index of a corpus; None where there is none yet, or a piece on this machine is missing."""
+def _known_index(part: Part, thorough: bool) -> dict[str, Any] | None:
+    """Return the index of a corpus; None where there is none yet, or something on this machine is missing or damaged.
+
+    The lists of dropped rows of a remote cache are read only if `thorough`.
+    """
     index = part.meta()
     try:
         pieces = [Part(PIECES, entry["key"]) for entry in index["pieces"]] if index else []
         CheckReport.from_dict(index["report"] if index else {})
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    return index if part.remote or not find_missing(pieces) else None
+    damaged = part.is_damaged(thorough) if thorough or not part.remote else False
+    return None if damaged or (not part.remote and find_missing(pieces)) else index
 
 
 def _known_cuts(source: WholeFile, target: WholeFile) -> list[Cut]:

@@ -52,7 +52,7 @@ def _prepare_translation(recipe: TranslationRecipe[Any, Any], share: slice, work
         missing += checking.make_pieces(checking.pieces(), work, share, thorough=True)
     if missing:
         return f"pieces not checked yet: {missing:,} (duplicates are found when all are checked)"
-    train = read_train(config, held_out, work, progress, trees)
+    train = read_train(config, held_out, work, progress, trees, thorough=True)
     tokenizers = cached_tokenizers(recipe, train, progress)
     how = pair_format(recipe, term_annotator(recipe))
     missing = sum(make_shards(corpus, tokenizers, how, work, share, thorough=True) for corpus in train)
