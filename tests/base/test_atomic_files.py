@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qkv.base.errors import QkvError
-from qkv.base.files import atomic_file, atomic_folder, check_writable, digest, write_error, writer_name
+from qkv.base.files import atomic_file, atomic_folder, check_writable, digest, write_error
 
 HOST = platform.node()
 
@@ -63,7 +63,7 @@ def test_an_error_leaves_the_old_folder_and_nothing_else(tmp_path: Path, error: 
 
 def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(tmp_path: Path) -> None:
     # In a container the first process has the same number each time it is started.
-    left = tmp_path / f".step.{writer_name()}.partial"
+    left = tmp_path / f".step.{HOST}.{os.getpid()}-0badcafe-1.partial"
     left.mkdir()
     (left / "half").touch()
     with atomic_folder(tmp_path / "step") as aside:
@@ -77,13 +77,13 @@ def test_what_killed_processes_left_under_the_same_name_is_deleted(tmp_path: Pat
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     for name in ("step", "[s]tep", "step.1"):
-        (tmp_path / f".{name}.{HOST}.{ended.pid}.partial").mkdir()
-        (tmp_path / f".{name}.{HOST}.{ended.pid}.partial" / "half").touch()
+        (tmp_path / f".{name}.{HOST}.{ended.pid}-0badcafe-1.partial").mkdir()
+        (tmp_path / f".{name}.{HOST}.{ended.pid}-0badcafe-1.partial" / "half").touch()
     (tmp_path / f".step.{HOST}.{10**30}.partial").touch()
-    others = [f".step.{HOST}.{os.getppid()}.partial", f".step.{HOST}.mine.partial"]
+    others = [f".step.{HOST}.{os.getppid()}-0badcafe-1.partial", f".step.{HOST}.mine.partial"]
     for name in others:
         (tmp_path / name).touch()
-    others += [f".[s]tep.{HOST}.{ended.pid}.partial", f".step.1.{HOST}.{ended.pid}.partial"]
+    others += [f".{name}.{HOST}.{ended.pid}-0badcafe-1.partial" for name in ("[s]tep", "step.1")]
     for content in ("one", "two"):
         with whole(tmp_path / "step") as aside:
             (aside / content if whole is atomic_folder else aside).touch()
@@ -91,13 +91,12 @@ def test_what_killed_processes_left_under_the_same_name_is_deleted(tmp_path: Pat
 
 
 @pytest.mark.parametrize("whole", [atomic_file, atomic_folder])
-def test_processes_of_two_machines_that_share_a_disk_write_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: type
-) -> None:
-    """Both processes have the same number."""
+@pytest.mark.parametrize("host", [HOST, "another"])
+def test_two_writers_of_one_file_write_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: type, host: str) -> None:
+    """Two threads, or processes of two machines that share a disk and have the same number."""
     with whole(tmp_path / "step") as first:
         (first / "file" if whole is atomic_folder else first).touch()
-        monkeypatch.setattr(platform, "node", lambda: "another")
+        monkeypatch.setattr(platform, "node", lambda: host)
         with whole(tmp_path / "step") as second:
             assert first != second and first.exists()
             (second / "file" if whole is atomic_folder else second).touch()

@@ -1,13 +1,20 @@
 """Locations: local paths and URLs behave alike; faults are tried again, then become one line, and leave nothing half-written."""
 
+import os
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
 from object_store import BUCKET, BUSY, CUT, FORBIDDEN, RESET, SLOW, ObjectStore
 from qkv.base import urls
 from qkv.base.errors import StorageError
+from qkv.data.cache import cached_digest
+from qkv.text.input_files import UrlFile
 
 CONTENT = bytes(range(256)) * 40
 
@@ -107,6 +114,12 @@ def test_missing_rights_are_not_tried_again(store: ObjectStore) -> None:
         assert len(store.requests) <= 2
 
 
+def test_a_missing_bucket_is_named(store: ObjectStore) -> None:
+    with pytest.raises(urls.MissingObjectError, match="s3://none/file: there is no such bucket; check the address"):
+        urls.write_object("s3://none/file", b"")
+    assert not urls.exists("s3://none/file") and urls.list_files("s3://none/*") == []
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StorageError, match=r"foo://x: .*give s3://"):
         urls.exists("foo://x")
@@ -125,3 +138,42 @@ def test_the_web_is_read_and_not_written(store: ObjectStore) -> None:
         urls.read_bytes(f"{url}-not")
     with pytest.raises(StorageError, match="cannot be written"):
         urls.write_object(url, b"")
+
+
+class _PlainHandler(SimpleHTTPRequestHandler):
+    """Files of a folder, whole whatever range is asked for, with a date and without an etag."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_server_without_ranges_and_etags_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "FIRST_WAIT", 0.001)
+    for name in "ab":
+        (tmp_path / name).write_bytes(CONTENT)
+        os.utime(tmp_path / name, (1e9, 1e9))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_PlainHandler, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        one, two = (f"http://127.0.0.1:{server.server_port}/{name}" for name in "ab")
+        with urls.open_binary(one, 1000) as file:
+            file.seek(5000)
+            assert file.read(10) == CONTENT[5000:5010] and file.read() == CONTENT[5010:]
+        with urls.open_binary(one, 1000) as file:
+            os.utime(tmp_path / "a", (2e9, 2e9))
+            with pytest.raises(StorageError, match="was replaced while it was read"):
+                file.read(1)
+        assert cached_digest(UrlFile(two)) == cached_digest(UrlFile(two)) != cached_digest(UrlFile(one))
+        os.utime(tmp_path / "a", (1e9, 1e9))  # two files of one size and date are two files
+        assert cached_digest(UrlFile(two)) != cached_digest(UrlFile(one))
+        server.shutdown()
+
+
+def test_an_object_that_was_replaced_before_it_is_fetched_is_refused(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}/replaced"
+    urls.write_object(url, b"old")
+    tag = urls.find_info(url).tag
+    urls.fetch(url, tmp_path / "copy", tag)
+    urls.write_object(url, b"new")
+    with pytest.raises(StorageError, match="was replaced while it was read"):
+        urls.fetch(url, tmp_path / "copy", tag)
+    assert (tmp_path / "copy").read_bytes() == b"old"

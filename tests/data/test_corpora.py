@@ -1,16 +1,22 @@
 """From files to tokens: each step is done once, remembered by content, and done again where what is remembered is damaged."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from qkv.data import corpora, tokenised_pairs
+from qkv.base import urls
+from qkv.base.errors import StorageError
+from qkv.data import corpora, documents, tokenised_pairs
 from qkv.data.cache import cache_folder
 from qkv.data.corpora import CheckedCorpus, Tokenizers, check_corpus
+from qkv.data.documents import tokenise_documents
 from qkv.data.tokenised_pairs import PairFormat, tokenise_corpus
 from qkv.data.tokens import TokenPairs
 from qkv.data.trees import SourceFormat
 from qkv.data.workers import Work
+from qkv.text import pieces
 from qkv.text.check import CheckConfig
 from qkv.text.corpus import ParallelCorpusConfig
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -66,6 +72,42 @@ def test_other_content_or_rules_or_held_out_texts_are_read_anew(corpus: Parallel
     assert len({*keys, again.key}) == 4
 
 
+@pytest.mark.parametrize("kind", ["pairs", "aligned", "documents"])
+def test_a_file_that_is_replaced_while_its_pieces_are_read_is_refused(
+    tmp_path: Path, tokenizers: Tokenizers, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Pieces of both versions would be mixed, under the name of the old one."""
+    path, other = tmp_path / "train.txt", tmp_path / "other.txt"
+    path.write_text("old\tx\n" * 3)
+    other.write_text("y\n" * 3)
+
+    def replacing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def function(*given: Any) -> Any:
+            path.write_text("new\tx\n" * 3)  # of the same size
+            return real(*given)
+
+        return function
+
+    def work() -> None:
+        if kind == "documents":
+            tokenise_documents([path], tokenizers.source, Work())
+        else:
+            files = {"pairs": str(path), "format": "tsv"} if kind == "pairs" else {"source": str(path), "target": str(other)}
+            read(ParallelCorpusConfig(**files))
+
+    if kind == "aligned":
+        monkeypatch.setattr(pieces, "PIECE", 4)
+        monkeypatch.setattr(corpora, "cut_aligned", replacing(pieces.cut_aligned))
+    elif kind == "pairs":
+        monkeypatch.setattr(corpora, "read_piece", replacing(pieces.read_piece))
+    else:
+        monkeypatch.setattr(documents, "read_file", replacing(documents.read_file))
+    with pytest.raises(StorageError, match=r"train\.txt: was replaced while it was read; run the same command again"):
+        work()
+    assert not [*cache_folder().glob("pieces/*"), *cache_folder().glob("shards/*"), *cache_folder().glob("cuts/*")]
+    work()
+
+
 @pytest.mark.parametrize("name", ["checked/*/index.json", "pieces/*/meta.json", "pieces/*/pairs.tsv"])
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"a b\tx y\n", None])
 def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: str, content: bytes | None) -> None:
@@ -75,6 +117,37 @@ def test_damaged_checked_text_is_made_again(corpus: ParallelCorpusConfig, name: 
     second = read(corpus)
     assert list(second) == [LINES[0], LINES[1], LINES[3]]
     assert second.report.kept == 3
+
+
+def test_damaged_lists_of_dropped_rows_are_made_again(corpus: ParallelCorpusConfig) -> None:
+    with Path(str(corpus.pairs)).open("a") as file:
+        file.write("a b\tx y\n")
+    wanted = [LINES[0], LINES[1], LINES[3]]
+    first = read(corpus)
+    assert list(first) == wanted
+    [drops] = cache_folder().glob("checked/*/drops-0")
+    drops.write_bytes(bytes(4))  # another row
+    assert list(read(corpus)) == wanted
+    drops.write_bytes(bytes(4))
+    with pytest.raises(StorageError, match="drops-0: missing or damaged"):
+        list(first)
+
+
+def test_damaged_lists_of_dropped_rows_on_a_store_are_made_again_by_thorough_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    (tmp_path / "train.tsv").write_text("a b\tx y\n" * 2 + "c\tz\n")
+    corpus = ParallelCorpusConfig(pairs=str(tmp_path / "train.tsv"))
+    list(read(corpus))
+    [drops] = urls.list_files(f"memory://{tmp_path.name}/checked/*/drops-0")
+    urls.write_object(drops, bytes(4))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    with pytest.raises(StorageError, match="drops-0: missing or damaged; run qkv prepare"):
+        list(read(corpus))
+    check_corpus(corpus, CheckConfig(), None, set(), Work(), thorough=True)
+    assert list(read(corpus)) == [("a b", "x y"), ("c", "z")]
 
 
 def test_tokens_are_those_of_the_text_and_are_kept(

@@ -204,6 +204,12 @@ def test_a_store_is_asked_for_many_small_things_at_once(tmp_path: Path, monkeypa
     ]
 
 
+def test_a_cache_that_cannot_be_written_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QKV_CACHE", "https://example.com/cache")
+    with pytest.raises(StorageError, match=r"https://example\.com/cache/.*: an address of the web cannot be written"):
+        Part(SHARDS, "key").make(lambda _: pytest.fail("something was made"))
+
+
 def test_a_copied_run_in_use_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("QKV_CACHE", f"memory://{tmp_path.name}")

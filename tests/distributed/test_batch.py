@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from batch_runs import contents, write_runs, write_shards
-from qkv.base import hardware
+from qkv.base import hardware, urls
 from qkv.base.errors import ConfigError, QkvError
 from qkv.base.pool import LocalWorkers, WorkerEvent
 from qkv.base.urls import read_bytes
@@ -266,7 +266,7 @@ def test_a_full_disk_stops_all_and_loses_nothing(runs: dict[str, Path], tmp_path
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
-def test_shards_on_an_object_store(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_shards_on_an_object_store(runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
     names, store = write_shards(tmp_path / "in"), fsspec.filesystem("memory")
     for name in names:
@@ -275,6 +275,10 @@ def test_shards_on_an_object_store(runs: dict[str, Path], tmp_path: Path) -> Non
     assert do("score", runs["score"], ["memory://batch-test/in"], "memory://batch-test/out").done == 4
     assert {name: store.cat_file(f"/batch-test/out/{name}") for name in names} == contents(tmp_path / "here")
     assert do("score", runs["score"], ["memory://batch-test/in/*"], "memory://batch-test/out").kept == 4
+    # Whether an object without a tag has changed is not known.
+    monkeypatch.setattr(urls, "_object_info", lambda found: urls.ObjectInfo(found["size"], ""))
+    for _ in range(2):
+        assert do("score", runs["score"], ["memory://batch-test/in/*"], "memory://batch-test/out").done == 4
     store.rm("/batch-test", recursive=True)
 
 

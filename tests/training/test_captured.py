@@ -11,7 +11,7 @@ from torch import Tensor
 
 from qkv.data.batches import START, Batch
 from qkv.training import captured
-from qkv.training.captured import UpdateRecorder, own_stream
+from qkv.training.captured import own_stream
 from toy_training import BASE, SMALL, ToyTrainer, largest_difference, toy_batches, toy_model, toy_trainer, weights_of
 
 DROPPING = SMALL.model_copy(update={"dropout": 0.3})
@@ -34,9 +34,7 @@ class Replayed:
 
 def trained(run: Path, recorded: bool, **config: Any) -> ToyTrainer:
     trainer = toy_trainer(run, model=toy_model(DROPPING), **config)
-    trainer.recorder = (
-        UpdateRecorder(trainer.forward_backward_update, trainer.device, trainer.recording_failed) if recorded else None
-    )
+    trainer.recorder = trainer.make_recorder() if recorded else None
     trainer.train()
     return trainer
 
@@ -65,7 +63,7 @@ def test_a_replayed_update_has_the_penalty_towards_the_start(tmp_path: Path, rep
 
 def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
     usual, other = toy_trainer(tmp_path / "a", model=toy_model(DROPPING)), toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
-    other.recorder = UpdateRecorder(other.forward_backward_update, other.device, other.recording_failed)
+    other.recorder = other.make_recorder()
     batches = [batch for _, batch in zip(range(5), toy_batches().starting(START), strict=False)]
     narrower = [batch.part(slice(0, 2)) for batch in batches]
     for trainer in (usual, other):
@@ -97,7 +95,7 @@ def test_what_cannot_be_recorded_is_said_and_done_as_usual(tmp_path: Path, monke
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         other = toy_trainer(tmp_path / "b", model=toy_model(DROPPING))
-        other.recorder = UpdateRecorder(other.forward_backward_update, other.device, other.recording_failed)
+        other.recorder = other.make_recorder()
         other.train()
     finally:
         if joined:

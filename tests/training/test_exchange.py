@@ -56,3 +56,24 @@ def test_an_exchange_that_was_not_finished_is_forgotten(layers: nn.ModuleList) -
     made.clear()
     assert not made.messages and not made.started
     assert all(p.grad is not None and not p.grad.any() for p in layers.parameters())
+
+
+def test_updates_are_recorded_only_if_all_processes_have_the_same_gradients(
+    layers: nn.ModuleList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recorded updates cannot take over gradients that only other processes have."""
+
+    def finished(loss: Tensor) -> GradientExchange:
+        made = GradientExchange(list(layers.parameters()))
+        made.start(torch.zeros(()))
+        loss.backward()
+        made.finish()
+        return made
+
+    sent: list[list[int]] = []
+    monkeypatch.setattr(exchange.distributed, "all_reduce_max", lambda values: sent.append(values) or values)
+    own, other = finished(forward(layers, torch.randn(4, 3))), finished(layers[0](torch.randn(4, 3)).sum())
+    assert [made.any_recording_failed(failed) for made in (own, other) for failed in (False, True)] == [False, True] * 2
+    of_other = sent[2]
+    monkeypatch.setattr(exchange.distributed, "all_reduce_max", lambda values: [*map(max, values, of_other)])
+    assert own.any_recording_failed(False) and not other.any_recording_failed(False)

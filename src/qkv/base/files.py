@@ -4,8 +4,10 @@ import contextlib
 import errno
 import glob
 import hashlib
+import itertools
 import os
 import platform
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 from qkv.base.errors import QkvError
 
 PARTIAL = ".partial"  # suffix while a file or a folder is being written
+_TOKEN = secrets.token_hex(4)  # of this process: containers of one machine may have the same host name and process ids
+_numbers = itertools.count()  # of what this process writes, on any thread
 
 
 @contextlib.contextmanager
@@ -37,9 +41,12 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder to fill, and rename it to `path` on exit, where it replaces an older folder."""
-    partial = partial_path(path)
+def atomic_folder(path: Path, writer: str = "") -> Iterator[Path]:
+    """Yield a folder to fill, and rename it to `path` on exit, where it replaces an older folder.
+
+    Other processes that write into it know its name by `writer`.
+    """
+    partial = partial_path(path, writer)
     try:
         _prepare_parent(path)
         partial.mkdir()
@@ -86,29 +93,30 @@ def delete_partial(folder: Path) -> None:
 
 
 def partial_path(path: Path, writer: str = "") -> Path:
-    """Return the path under which a process, this one by default, writes `path`."""
+    """Return the path under which `path` is written, by a new writer or a named one."""
     return path.with_name(f".{path.name}.{writer or writer_name()}{PARTIAL}")
 
 
 def writer_name() -> str:
-    """Return a name of this process among those of all machines that share a disk."""
-    return f"{platform.node()}.{os.getpid()}"
+    """Return a new name, which nobody else has on any thread, process or machine that shares a disk."""
+    return f"{platform.node()}.{os.getpid()}-{_TOKEN}-{next(_numbers)}"
 
 
 def _prepare_parent(path: Path) -> None:
     """Create the parent folder of `path`, and delete partial files that killed processes of this machine left under its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for partial in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
-        host, _, number = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL).rpartition(".")
-        if host == platform.node() and number.isdecimal() and not _is_running(int(number)):
+        host, _, writer = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL).rpartition(".")
+        process, _, rest = writer.partition("-")
+        if host == platform.node() and process.isdecimal() and not _is_running(int(process), rest.partition("-")[0]):
             _delete(partial)
 
 
-def _is_running(process: int) -> bool:
-    """Return whether another process of this machine has this id."""
+def _is_running(process: int, token: str) -> bool:
+    """Return whether a process of this machine, with this id and token, runs."""
     # A killed process may have had our own id: in a container the first process always has the same.
     if process == os.getpid():
-        return False
+        return token == _TOKEN
     try:
         os.kill(process, 0)  # sends nothing
     except (ProcessLookupError, OverflowError):

@@ -116,7 +116,7 @@ class GraphRecorder(Generic[T]):
             if self.any_failed(bool(why)):
                 self.failed = True
                 self.forget()
-                why = why or "another process failed"
+                why = why or "processes do not agree"
                 self.on_failure(f"{self.what} could not be recorded as a CUDA graph and will run slower: {why}")
         return self.recordings.get(key)
 

@@ -19,7 +19,9 @@ def find_refusal(url: str, error: Exception) -> StorageError | None:
     if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception) and _is_client(error.__cause__):
         error = error.__cause__
     status = getattr(error, "status", None) or getattr(error, "code", None)
-    if isinstance(error, FileNotFoundError) or status == 404 or "bucket does not exist" in str(error):
+    if "bucket does not exist" in str(error):
+        return MissingObjectError(f"{url}: there is no such bucket; check the address")
+    if isinstance(error, FileNotFoundError) or status == 404:
         return MissingObjectError(f"{url}: no such file")
     if isinstance(error, IsADirectoryError | NotADirectoryError):
         return MissingObjectError(f"{url}: is a folder, a file is wanted")

@@ -154,10 +154,17 @@ def write_object(location: Location, data: bytes | Path) -> None:
         _request(url, lambda system, path: system.pipe_file(path, data))
 
 
-def fetch(location: Location, path: Path) -> None:
-    """Copy a file to a local path, which appears when it is complete."""
+def fetch(location: Location, path: Path, tag: str = "") -> None:
+    """Copy a file to a local path, which appears when it is complete; an object with another tag than `tag` is refused."""
     with open_binary(location) as file, atomic_file(path) as aside, aside.open("wb") as copy:
+        if tag and find_info(location).tag != tag:
+            raise replaced_error(location)
         shutil.copyfileobj(file, copy, BLOCK)
+
+
+def replaced_error(location: Location) -> StorageError:
+    """Return the line for a file of which some was read before, and some after it was replaced."""
+    return StorageError(f"{location}: was replaced while it was read; run the same command again")
 
 
 def delete_object(location: Location) -> None:
@@ -171,7 +178,7 @@ def delete_object(location: Location) -> None:
 
 
 class _RemoteFile(io.RawIOBase):
-    """An object that is read by ranges; a server that does not offer ranges sends it whole."""
+    """An object that is read by ranges; a server that does not offer ranges sends it whole, and it is held in memory."""
 
     def __init__(self, url: str):
         self.url = url
@@ -179,7 +186,7 @@ class _RemoteFile(io.RawIOBase):
         if found["type"] != "file":
             raise MissingObjectError(f"{url}: is a folder; name a file, or a pattern such as {url.rstrip('/')}/*")
         self.info = _object_info(found)
-        self.whole = None
+        self.whole: bytes | None = None
         if found.get("size") is None or not found.get("partial", True):
             self.whole = _request(url, lambda system, path: bytes(system.cat_file(path)))
         self.size = int(found["size"]) if self.whole is None else len(self.whole)
@@ -202,14 +209,16 @@ class _RemoteFile(io.RawIOBase):
         start, stop = self.position, min(self.size, self.position + len(buffer))
         if stop <= start:
             return 0
-        found = self._range(start, stop) if self.whole is None else self.whole[start:stop]
-        buffer[: stop - start] = found
+        buffer[: stop - start] = self._range(start, stop) if self.whole is None else self.whole[start:stop]
         self.position = stop
         return stop - start
 
     def _range(self, start: int, stop: int) -> bytes:
         def read(system: Any, path: str) -> bytes:
             found = bytes(system.cat_file(path, start=start, end=stop))
+            if len(found) == self.size > stop - start:  # some servers ignore ranges without saying so
+                self.whole = found
+                return found[start:stop]
             if len(found) != stop - start:
                 raise EOFError(f"{len(found):,} of {stop - start:,} bytes came")
             return found
@@ -219,7 +228,7 @@ class _RemoteFile(io.RawIOBase):
         finally:
             # The size and the ranges before this one are those of the object that was opened.
             if _object_info(_request(self.url, _fresh_info)) != self.info:
-                raise StorageError(f"{self.url}: was replaced while it was read; run the same command again")
+                raise replaced_error(self.url)
 
 
 def _fresh_info(system: Any, path: str) -> dict[str, Any]:
@@ -228,7 +237,7 @@ def _fresh_info(system: Any, path: str) -> dict[str, Any]:
 
 
 def _object_info(found: dict[str, Any]) -> ObjectInfo:
-    names = ("ETag", "etag", "md5Hash", "crc32c", "LastModified", "mtime", "created")
+    names = ("ETag", "etag", "md5Hash", "crc32c", "LastModified", "Last-Modified", "mtime", "created")
     tag = next((str(found[name]) for name in names if found.get(name)), "")
     return ObjectInfo(found.get("size"), f"{tag.strip(chr(34))}-{found.get('size')}" if tag else "")
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import atomic_file, digest, write_error
-from qkv.base.urls import ask_at_once, find_info, is_url
+from qkv.base.storage_errors import local_error
+from qkv.base.urls import ask_at_once, find_info, is_url, replaced_error
 from qkv.text.input_files import UrlFile, WholeFile
 
 VERSION = 3  # of the caches' contents; raise it whenever reading, checking or tokenising changes its result
@@ -57,11 +58,12 @@ def cache_key(parts: list[Any]) -> str:
 def cached_digest(path: WholeFile) -> str:
     """Return the digest of a file, cached while its size and date stay the same, so that large corpora start at once.
 
-    A remote file has the tag of its content that its server keeps; reading it all would take too long.
+    A remote file has the tag of its content that its server keeps; reading it all would take too long. Servers of the web make
+    it of date and size: it tells apart the versions of one address, not two files.
     """
     if isinstance(path, UrlFile):
         if tag := find_info(path.location).tag:
-            return tag
+            return f"{tag} {path.location}" if path.location.lower().startswith("http") else tag
         found = blake2b(digest_size=16)
         with path.open("rb") as file:
             while block := file.read(1 << 20):
@@ -80,6 +82,16 @@ def cached_digest(path: WholeFile) -> str:
 def cached_digests(paths: Sequence[WholeFile]) -> list[str]:
     """Return the digests of several files; stores are asked for theirs at the same time."""
     return ask_at_once(cached_digest, paths, any(isinstance(path, UrlFile) for path in paths))
+
+
+def refuse_replaced(path: WholeFile, found: str) -> None:
+    """Refuse a file that no longer has the digest that was found before it was read."""
+    try:
+        same = cached_digest(path) == found
+    except OSError as error:
+        raise local_error(str(path), error) from None
+    if not same:
+        raise replaced_error(str(path))
 
 
 def file_fingerprint(path: Path, thorough: bool = False) -> list[str | int]:

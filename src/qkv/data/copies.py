@@ -117,10 +117,10 @@ def local_folder(location: str | Path) -> Path:
     version = blake2b(repr(sorted((name, tag) for name, (_, tag) in files.items())).encode(), digest_size=16).hexdigest()
     folder = cache_folder() / "copies" / version
     _hold(folder)
-    for name, (file, _) in files.items():
+    for name, (file, tag) in files.items():
         try:
             _note_use(folder / name)
         except FileNotFoundError:
-            fetch(file, folder / name)
+            fetch(file, folder / name, tag)
     delete_copies(folder)
     return folder

@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from qkv.base.files import atomic_file
-from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder, refuse_replaced
 from qkv.data.checked_pieces import PAIRS, PIECES, write_piece
 from qkv.data.duplicates import DROPS, MadePiece, merge_pieces
 from qkv.data.store import Part, find_metas, find_missing
@@ -22,7 +23,7 @@ from qkv.data.tokens import map_file
 from qkv.data.workers import Work
 from qkv.text.check import CheckConfig, CheckReport
 from qkv.text.corpus import ParallelCorpusConfig, corpus_files, read_pairs, reader_versions
-from qkv.text.input_files import WholeFile
+from qkv.text.input_files import WholeFile, input_file
 from qkv.text.pieces import CorpusPiece, Cut, cut_aligned, cut_corpus, read_piece
 from qkv.text.protected_text import compile_patterns, find_spans, has_letters, outside_spans
 from qkv.text.sentences import split_sentences
@@ -62,7 +63,12 @@ class CheckedPiece(NamedTuple):
     rows: int  # that are left
     files: dict[str, list[Any]]  # fingerprints
     dropped: str = ""  # the file of the dropped rows, "" without any
-    drops_key: str = ""  # a digest of them
+    drops_fingerprint: list[Any] | None = None  # of that file
+
+    @property
+    def drops_key(self) -> str:
+        """A digest of the dropped rows."""
+        return self.drops_fingerprint[1] if self.drops_fingerprint else ""
 
     def pairs(self, drops: np.ndarray) -> Iterator[tuple[str, str]]:
         """Yield the pairs that are left; `drops` are the others, in order."""
@@ -104,7 +110,15 @@ class CheckedCorpus:
         """Return the rows of a piece that are dropped, in order, mapped into memory."""
         if not piece.dropped:
             return np.zeros(0, dtype=np.uint32)
-        return self.part.open(piece.dropped, lambda path: map_file(path, np.uint32))
+        return self.part.open(piece.dropped, lambda path: map_file(path, np.uint32), piece.drops_fingerprint)
+
+
+class PlannedPiece(NamedTuple):
+    """A piece of a corpus's files, the part of the cache for its checked pairs, and the digest of each file."""
+
+    piece: CorpusPiece
+    part: Part
+    digests: list[str]
 
 
 class Checking(NamedTuple):
@@ -128,7 +142,7 @@ class Checking(NamedTuple):
         content = [[options, files, *versions], rules, self.languages, cache_key(sorted(self.held_out))]
         return Part("checked", cache_key([*content, "trees"] if self.trees else content), INDEX)
 
-    def pieces(self) -> list[tuple[CorpusPiece, Part]]:
+    def pieces(self) -> list[PlannedPiece]:
         """Return the pieces of the corpus's files, each with its part of the cache."""
         if self.trees:
             read_pairs(self.corpus, self.languages, trees=True)  # refuses files without heads
@@ -140,18 +154,18 @@ class Checking(NamedTuple):
         how = [options, versions, rules, self.languages, cache_key(sorted(self.held_out)), self.trees]
         found = []
         for piece in cut_corpus(self.corpus, self.languages, self.trees, _known_cuts):
-            key = cache_key(["piece", [digests[file] for file in piece.files], piece.ranges, *how])
-            found.append((piece, Part(PIECES, key)))
+            content = [digests[file] for file in piece.files]
+            part = Part(PIECES, cache_key(["piece", content, piece.ranges, *how]))
+            found.append(PlannedPiece(piece, part, [known for _, known in content]))
         return found
 
-    def make_pieces(self, work: Work, share: slice = slice(None), thorough: bool = False) -> int:
-        """Make the pieces of a share that are not there; return how many of all pieces are missing then.
+    def make_pieces(self, pieces: Sequence[PlannedPiece], work: Work, share: slice = slice(None), thorough: bool = False) -> int:
+        """Make the pieces of a share that are not there; return how many of all `pieces` are missing then.
 
         Thorough work reads those that are there, and makes damaged ones again.
         """
-        pieces = self.pieces()
         own = pieces[share]
-        absent = [own[number] for number in sorted(find_missing([part for _, part in own], thorough))]
+        absent = [own[number] for number in sorted(find_missing([planned.part for planned in own], thorough))]
         shared = {
             "corpus": self.corpus.model_dump(mode="json"),
             "rules": self.rules.model_dump(mode="json"),
@@ -159,9 +173,9 @@ class Checking(NamedTuple):
             "held_out": sorted(self.held_out),
             "trees": self.trees,
         }
-        tasks = [{"files": piece.files, "ranges": piece.ranges, "size": piece.size, "key": part.key} for piece, part in absent]
+        tasks = [{**piece._asdict(), "size": piece.size, "key": part.key, "digests": found} for piece, part, found in absent]
         work.run(PieceChecker, shared, tasks, "checking", "pairs")
-        return find_metas([part for _, part in pieces]).count(None) if share != slice(None) else 0
+        return find_metas([planned.part for planned in pieces]).count(None) if share != slice(None) else 0
 
 
 class PieceChecker:
@@ -175,10 +189,17 @@ class PieceChecker:
     def __call__(self, task: dict[str, Any]) -> dict[str, Any]:
         piece = CorpusPiece(tuple(task["files"]), tuple((start, stop) for start, stop in task["ranges"]))
         part = Part(PIECES, task["key"])
+
+        def write(folder: Path) -> dict[str, Any]:
+            pairs = read_piece(piece, self.corpus, self.languages, self.trees)
+            found = write_piece(folder, pairs, piece.files, self.rules, self.held_out)
+            for name, known in zip(piece.files, task["digests"], strict=True):
+                refuse_replaced(input_file(name), known)
+            return found
+
         with lock_folder(cache_folder() / PIECES / part.key):
             if find_missing([part]):
-                pairs = read_piece(piece, self.corpus, self.languages, self.trees)
-                part.make(lambda folder: write_piece(folder, pairs, piece.files, self.rules, self.held_out))
+                part.make(write)
         found = part.meta()
         return {"items": found["report"]["read"] if found else 0}
 
@@ -190,47 +211,58 @@ def check_corpus(
     held_out: set[int],
     work: Work,
     trees: bool = False,
+    thorough: bool = False,
 ) -> CheckedCorpus:
-    """Return the usable pairs of a corpus, from the cache when its files, the rules and the held-out texts are the same."""
+    """Return the usable pairs of a corpus, from the cache when its files, the rules and the held-out texts are the same.
+
+    Thorough work also reads the lists of dropped rows of a remote cache, and makes damaged ones again.
+    """
     checking = Checking(corpus, rules, languages, held_out, trees)
     part = checking.part()
-    index = _known_index(part)
+    index = _known_index(part, thorough)
     if index is None:
-        checking.make_pieces(work)
+        pieces = checking.pieces()
+        checking.make_pieces(pieces, work)
         with lock_folder(cache_folder() / "checked" / part.key):
-            cut = checking.pieces()
-            metas = find_metas([there for _, there in cut])
-            made = [MadePiece(piece, there, meta or {}) for (piece, there), meta in zip(cut, metas, strict=True)]
+            metas = find_metas([planned.part for planned in pieces])
+            made = [MadePiece(planned.piece, planned.part, meta or {}) for planned, meta in zip(pieces, metas, strict=True)]
             part.make(lambda folder: merge_pieces(folder, made, rules))
         index = part.meta()
         assert index is not None
     drops = index["files"]
-    pieces = []
+    checked = []
     for number, entry in enumerate(index["pieces"]):
         name = DROPS.format(number)
-        dropped = (name, drops[name][1]) if name in drops else ("", "")
-        pieces.append(CheckedPiece(entry["key"], entry["rows"], entry["files"], *dropped))
-    return CheckedCorpus(part, pieces, CheckReport.from_dict(index["report"]), trees)
+        dropped = (name, drops[name]) if name in drops else ()
+        checked.append(CheckedPiece(entry["key"], entry["rows"], entry["files"], *dropped))
+    return CheckedCorpus(part, checked, CheckReport.from_dict(index["report"]), trees)
 
 
-def _known_index(part: Part) -> dict[str, Any] | None:
-    """Return the index of a corpus; None where there is none yet, or a piece on this machine is missing."""
+def _known_index(part: Part, thorough: bool) -> dict[str, Any] | None:
+    """Return the index of a corpus; None where there is none yet, or something on this machine is missing or damaged.
+
+    The lists of dropped rows of a remote cache are read only if `thorough`.
+    """
     index = part.meta()
     try:
         pieces = [Part(PIECES, entry["key"]) for entry in index["pieces"]] if index else []
         CheckReport.from_dict(index["report"] if index else {})
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    return index if part.remote or not find_missing(pieces) else None
+    damaged = part.is_damaged(thorough) if thorough or not part.remote else False
+    return None if damaged or (not part.remote and find_missing(pieces)) else index
 
 
 def _known_cuts(source: WholeFile, target: WholeFile) -> list[Cut]:
     """Return the cuts of two aligned files, from the cache if they were found before."""
-    note = cache_folder() / "cuts" / cache_key(cached_digests([source, target]))
+    digests = cached_digests([source, target])
+    note = cache_folder() / "cuts" / cache_key(digests)
     try:
         return [tuple(map(int, cut)) for cut in json.loads(note.read_text())]
     except (OSError, ValueError, TypeError):
         found = cut_aligned(source, target)
+    for file, known in zip((source, target), digests, strict=True):
+        refuse_replaced(file, known)
     with atomic_file(note) as aside:
         aside.write_text(json.dumps(found))
     return found

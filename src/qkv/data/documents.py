@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder
+from qkv.data.cache import cache_folder, cache_key, cached_digests, lock_folder, refuse_replaced
 from qkv.data.inputs import BEGINS_UNIT, BEGINS_WORD, CAPITAL
 from qkv.data.store import Part, find_metas, find_missing
 from qkv.data.token_shards import INDEX, SHARDS, TokenShards, known_shards, save_tokenizer
 from qkv.data.tokens import Texts, write_texts
 from qkv.data.workers import Work
 from qkv.text.documents import FIRST, Document, DocumentCounts, cut_documents, read_file, refuse_empty
-from qkv.text.input_files import WholeFile
+from qkv.text.input_files import WholeFile, input_file
 from qkv.text.pieces import CorpusPiece, cut_files, lines_before
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.word_boundaries import Segmenter, find_word_boundaries, load_segmenter
@@ -80,7 +80,7 @@ def tokenise_documents(
     With `whole`, documents keep their line breaks, are not divided into sentences, and their tokens have no flags.
     """
     load_segmenter(units)  # a missing package is reported before the work
-    index = _index(files, tokenizer, units, whole)
+    index = _index(files, cached_digests(files), tokenizer, units, whole)
     entries = known_shards(index)
     if entries is None:
         make_document_shards(files, tokenizer, work, units, whole)
@@ -105,8 +105,8 @@ def tokenise_documents(
     return Documents(columns["tokens"], columns["sentences"], columns["flags"], document, shards.texts), counts
 
 
-def _index(files: Sequence[WholeFile], tokenizer: Tokenizer, units: str, whole: bool) -> Part:
-    content = [(path.suffixes, found) for path, found in zip(files, cached_digests(files), strict=True)]
+def _index(files: Sequence[WholeFile], digests: Sequence[str], tokenizer: Tokenizer, units: str, whole: bool) -> Part:
+    content = [(path.suffixes, found) for path, found in zip(files, digests, strict=True)]
     return Part("tokens", cache_key([content, tokenizer.fingerprint(), *_options(units, whole)]), INDEX)
 
 
@@ -137,8 +137,8 @@ def make_document_shards(
     own = list(zip(parts, pieces, strict=True))[share]
     absent = find_missing([part for part, _ in own], thorough)
     tasks = [
-        {"key": part.key, "files": piece.files, "ranges": piece.ranges, "size": piece.size}
-        for number, (part, (_, piece)) in enumerate(own)
+        {"key": part.key, **piece._asdict(), "size": piece.size, "digest": digests[file]}
+        for number, (part, (file, piece)) in enumerate(own)
         if number in absent
     ]
     shared = {"tokenizer": save_tokenizer(tokenizer), "units": units, "whole": whole}
@@ -151,7 +151,7 @@ def make_document_shards(
             assert meta is not None
             before = lines_before(piece) if meta["counts"]["undecodable"] else 0
             shards.append({"key": part.key, "file": number, "before": before, **meta})
-        index = _index(files, tokenizer, units, whole)
+        index = _index(files, digests, tokenizer, units, whole)
         with lock_folder(cache_folder() / "tokens" / index.key):
             index.make(lambda folder: {"shards": shards})
     return missing
@@ -168,11 +168,11 @@ class DocumentTokeniser:
         part = Part(SHARDS, task["key"])
         with lock_folder(cache_folder() / SHARDS / part.key):
             if find_missing([part]):
-                part.make(lambda folder: self._write(folder, piece))
+                part.make(lambda folder: self._write(folder, piece, task["digest"]))
         found = part.meta()
         return {"items": found["counts"]["documents"] if found else 0}
 
-    def _write(self, folder: Path, piece: CorpusPiece) -> dict[str, Any]:
+    def _write(self, folder: Path, piece: CorpusPiece, known: str) -> dict[str, Any]:
         counts, kept = DocumentCounts(), {}
 
         def rows() -> Iterator[Columns]:
@@ -182,7 +182,9 @@ class DocumentTokeniser:
             kept.update({**asdict(counts), "undecodable": [("", line) for _, line in counts.undecodable]})
 
         columns = {"tokens": len(self.tokenizer), "sentences": MAX_SENTENCE, "flags": ALL_FLAGS, "document": MAX_DOCUMENTS}
-        return write_texts(folder, rows(), columns, kept)
+        found = write_texts(folder, rows(), columns, kept)
+        refuse_replaced(input_file(piece.files[0]), known)
+        return found
 
 
 def _numbered(documents: Iterable[Document]) -> Iterator[tuple[int, Document]]:

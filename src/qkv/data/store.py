@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from qkv.base.errors import StorageError
 from qkv.base.files import atomic_folder
-from qkv.base.urls import MissingObjectError, ask_at_once, is_url, join, read_bytes, write_object
+from qkv.base.urls import MissingObjectError, ask_at_once, is_url, join, read_bytes, refuse_read_only, write_object
 from qkv.data.cache import cache_folder, cache_root, file_fingerprint
 from qkv.data.copies import copy_path, delete_copies, local_copy
 
@@ -76,6 +76,7 @@ class Part:
 
     def make(self, fill: Callable[[Path], dict[str, Any]]) -> None:
         """Let `fill` write the files into a folder and return what the last one is to say, beside their fingerprints."""
+        refuse_read_only(self.location)
 
         def write(folder: Path) -> None:
             meta = fill(folder)

@@ -155,7 +155,8 @@ class BatchWork:
             known = _parse_mark(self.plan, read_bytes(mark)) if exists(mark) else None
             if known is not None and known.input != location:
                 raise DataError(f"{output} is the output of {known.input}; choose another --out")
-            if known is not None and known.input_tag == find_info(location).tag and exists(output):
+            # An input whose server keeps no tag may have changed.
+            if known is not None and known.input_tag and known.input_tag == find_info(location).tag and exists(output):
                 if known.output_tag != find_info(output).tag:
                     raise DataError(f"{output} has changed since it was written; delete it to have it made again")
                 return {"mark": known.model_dump(), "kept": True}

@@ -48,14 +48,15 @@ def _prepare_translation(recipe: TranslationRecipe[Any, Any], share: slice, work
     held_out = read_held_out(recipe, Progress(quiet=True)).hashes
     missing = 0
     for corpus in config.train:
-        missing += Checking(corpus, config.check, config.languages, held_out, trees).make_pieces(work, share, thorough=True)
+        checking = Checking(corpus, config.check, config.languages, held_out, trees)
+        missing += checking.make_pieces(checking.pieces(), work, share, thorough=True)
     if missing:
-        return f"{missing:,} pieces are not checked yet, and duplicates are found when all are"
-    train = read_train(config, held_out, work, progress, trees)
+        return f"pieces not checked yet: {missing:,} (duplicates are found when all are checked)"
+    train = read_train(config, held_out, work, progress, trees, thorough=True)
     tokenizers = cached_tokenizers(recipe, train, progress)
     how = pair_format(recipe, term_annotator(recipe))
     missing = sum(make_shards(corpus, tokenizers, how, work, share, thorough=True) for corpus in train)
-    return f"{missing:,} shards of tokens are not made yet" if missing else ""
+    return f"token shards not made yet: {missing:,}" if missing else ""
 
 
 def _prepare_pretraining(recipe: PretrainingRecipe[Any, Any], share: slice, work: Work, progress: Progress) -> str:
@@ -65,7 +66,7 @@ def _prepare_pretraining(recipe: PretrainingRecipe[Any, Any], share: slice, work
     for found in filter(None, (files, find_document_files(recipe.data.dev))):
         whole = recipe.objective.whole_documents
         missing += make_document_shards(found, tokenizer, work, recipe.data.units, whole, share, thorough=True)
-    return f"{missing:,} shards of tokens are not made yet" if missing else ""
+    return f"token shards not made yet: {missing:,}" if missing else ""
 
 
 PREPARED: dict[str, Callable[..., str]] = {"translation": _prepare_translation, "pretraining": _prepare_pretraining}

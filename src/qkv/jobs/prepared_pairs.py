@@ -170,11 +170,13 @@ def _read_set(
     return pairs
 
 
-def read_train(config: TranslationData, held_out: set[int], work: Work, progress: Progress, trees: bool) -> list[CheckedCorpus]:
+def read_train(
+    config: TranslationData, held_out: set[int], work: Work, progress: Progress, trees: bool, thorough: bool = False
+) -> list[CheckedCorpus]:
     """Return the training corpora, checked; `held_out` are the hashes of dev and test."""
     train = []
     for corpus in config.train:
-        train.append(check_corpus(corpus, config.check, config.languages, held_out, work, trees))
+        train.append(check_corpus(corpus, config.check, config.languages, held_out, work, trees, thorough))
         progress.say(train[-1].report.table(f"train: {corpus.name}"))
     if not sum(corpus.report.kept for corpus in train):
         raise DataError("no training pairs are left after checking; the table above says why each was dropped")

@@ -5,7 +5,7 @@ rate and the seed of random draws. The exchange of gradients between processes i
 one layout. Rows of one text each come in several widths, and each width has its own graph.
 
 Processes agree after each recording, not after each recorded update: while one records, nothing is sent, so that none waits for
-one whose memory runs out; and a graph allocates nothing when it is launched.
+one whose memory runs out; a graph allocates nothing when it is launched, and has gradients of the same parameters each time.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from qkv.base.graphs import GraphedFunction, GraphRecorder
 from qkv.base.rows import map_tensors, tensors
 from qkv.data.batches import Batch
-from qkv.training import distributed
 
 MOST = 64  # layouts that are recorded: each recording takes a moment, and rarer layouts hardly matter
 
@@ -43,11 +42,18 @@ def layout_of(batch: Batch) -> Layout:
 class UpdateRecorder:
     """Records an update for each layout of batches, once some batches have had that layout."""
 
-    def __init__(self, compute: Compute, device: torch.device, on_failure: Callable[[str], object]):
+    def __init__(
+        self,
+        compute: Compute,
+        device: torch.device,
+        on_failure: Callable[[str], object],
+        any_failed: Callable[[bool], bool] = bool,
+    ):
+        """`any_failed` tells processes that record together whether one of them failed."""
         self.compute, self.device = compute, device
         # All processes exchange gradients in a recorded update, or none does: they record the same layouts at the same time.
         self.recorder: GraphRecorder[CapturedUpdate] = GraphRecorder(
-            "an update", limit=MOST, on_failure=on_failure, any_failed=lambda failed: bool(*distributed.all_reduce_max([failed]))
+            "an update", limit=MOST, on_failure=on_failure, any_failed=any_failed
         )
         # All graphs share one memory pool: an update leaves nothing in it that a later one could overwrite.
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None

@@ -111,7 +111,7 @@ class CheckpointWriter:
         """Make the folder, write the first part, and rename the folder once all parts are there."""
         made = False
         try:
-            with atomic_folder(self.folder) as aside:
+            with atomic_folder(self.folder, self.name) as aside:
                 made = True
                 self.announce_folder(True)
                 digests = self.write_part(aside, files)

@@ -46,6 +46,7 @@ class GradientExchange:
         self.bytes = 0  # sent by this process so far, as counted by the sizes of messages
         self.arrived: list[int] = []  # numbers of the parameters whose gradients are complete, in order
         self.present: set[int] = set()  # ids of the parameters that have had a gradient since `clear`
+        self.finished = [0] * len(self.parameters)  # which parameters had a gradient here in the exchange finished last
         self.started = self.ordered = False
         # The last layers' gradients come first; after the first update the order is known.
         self.make_buckets(reversed(range(len(self.parameters))))
@@ -116,14 +117,22 @@ class GradientExchange:
             message.wait()
         self.messages = []
         self.started = False
-        for parameter in self.parameters:
-            if id(parameter) not in self.present:
+        self.finished = [int(id(p) in self.present) for p in self.parameters]
+        for parameter, present in zip(self.parameters, self.finished, strict=True):
+            if not present:
                 parameter.grad = None
+
+    def any_recording_failed(self, failed: bool) -> bool:
+        """Return whether a process failed to record an update, or gradients exist in some of them only.
+
+        A recorded update cannot take over gradients as `agree` does: Adam would change weights in some processes only.
+        """
+        worst, *anywhere = distributed.all_reduce_max([int(failed), *self.finished, *(1 - present for present in self.finished)])
+        return bool(worst) or any(map(int.__and__, anywhere, anywhere[len(self.finished) :]))
 
     def agree(self, trouble: int) -> int:
         """Return the worst trouble of any process. Without one, take over gradients that only other processes have."""
-        present = [int(p.grad is not None) for p in self.parameters]
-        worst, *anywhere = distributed.all_reduce_max([trouble, *present])
+        worst, *anywhere = distributed.all_reduce_max([trouble, *self.finished])
         if not worst:
             for bucket in self.buckets:
                 for parameter, view in zip(bucket.parameters, bucket.views, strict=True):

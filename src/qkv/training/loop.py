@@ -125,7 +125,7 @@ class Trainer:
         self.window: list[tuple[Tensor, int, int, int]] = []  # loss, tokens, filled positions, positions of each unlogged update
         self.rate = 0.0  # learning rate of the last update
         capture = self.device.type == "cuda" and not self.weights.sharded and recordable(model)
-        self.recorder = UpdateRecorder(self.forward_backward_update, self.device, self.recording_failed) if capture else None
+        self.recorder = self.make_recorder() if capture else None
 
     # The loop itself
 
@@ -201,6 +201,12 @@ class Trainer:
             self.gradients.exchange.finish()
         return self.apply_gradients(loss)
 
+    def make_recorder(self) -> UpdateRecorder:
+        """Return a recorder of updates, on which all processes agree."""
+        exchange = self.gradients.exchange
+        any_failed = exchange.any_recording_failed if exchange else bool
+        return UpdateRecorder(self.forward_backward_update, self.device, self.recording_failed, any_failed)
+
     def recording_failed(self, message: str) -> None:
         """Drop the gradients of an update that could not be recorded, and what it has not sent; tell the user."""
         self.gradients.zero_grad()
@@ -226,9 +232,10 @@ class Trainer:
     def refuse_idle_processes(self, rows: int) -> None:
         """Refuse batches with fewer rows than processes: some would never have any."""
         if rows < self.world_size:
+            counted = "1 row" if rows == 1 else f"{rows} rows"
             distributed.raise_together(
                 ConfigError(
-                    f"{self.world_size} processes share batches of {rows} rows, and some would have none; use fewer "
+                    f"{self.world_size} processes share batches of {counted}, and some would have none; use fewer "
                     "processes, or a larger training.batch_tokens"
                 )
             )
