@@ -4,11 +4,14 @@ Everything is as in `qkv train`, but for the end: no choice among checkpoints, n
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from qkv.base.errors import DataError
 from qkv.base.files import atomic_file
@@ -156,6 +159,17 @@ def train(
             job.finish(trainer)
     job.model.eval()
     return Trained(wanted, job, folder, seconds)
+
+
+def larger_weights(job: Job) -> None:
+    """Scale the initial weights of linear layers from a spread of 0.02, as in BERT and GPT, to one of 1 / √width.
+
+    Narrow networks learn to attend by content many times faster with it.
+    """
+    width = job.model.encoder.config.width
+    for module in job.model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.data.mul_(1 / (0.02 * math.sqrt(width)))
 
 
 def train_pairs(
