@@ -166,10 +166,10 @@ def larger_weights(job: Job) -> None:
 
     Narrow networks learn to attend by content many times faster with it.
     """
-    width = job.model.encoder.config.width
-    for module in job.model.modules():
+    model: Any = job.model
+    for module in model.modules():
         if isinstance(module, nn.Linear):
-            module.weight.data.mul_(1 / (0.02 * math.sqrt(width)))
+            module.weight.data.mul_(1 / (0.02 * math.sqrt(model.encoder.config.width)))
 
 
 def train_pairs(

@@ -11,6 +11,7 @@ which jieba splits into words. After a pilot, in which hardly a word was unknown
 import math
 import re
 from collections import Counter
+from typing import Any
 
 import torch
 
@@ -28,7 +29,7 @@ from qkv.vectors.corpus import make_segmenter
 Line = list[str]  # of words
 SYLLABLE = re.compile(r"[^aeiou.][aeiou]|en|nt|t|ik|.")
 LONGEST, ROW = 20, 120  # words in a line, characters in a row
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "characters": {"kind": "characters"},
     "pieces": {"kind": "unigram", "vocab": 1200},
     "words": {"kind": "words", "min_count": 2, "vocab": 20000},

@@ -22,7 +22,7 @@ from qkv.claims.verdict import Always, Higher, Lower
 from qkv.jobs.job import Job
 from qkv.parts.residual import Residual
 
-UNLEARNED = math.log(12)
+UNLEARNED, MEMORY = math.log(12), 0.1  # MEMORY: share of a batch in the running means
 VARYING = ("batch norm, varying lengths", "layer norm, varying lengths")
 
 
@@ -40,8 +40,8 @@ class TokenBatchNorm(nn.BatchNorm1d):
             share = self.real[..., None] / self.real.sum()
             mean = (x * share).sum((0, 1))
             variance = ((x - mean).square() * share).sum((0, 1))
-            self.running_mean.lerp_(mean.detach(), self.momentum)
-            self.running_var.lerp_(variance.detach(), self.momentum)
+            self.running_mean.lerp_(mean.detach(), MEMORY)
+            self.running_var.lerp_(variance.detach(), MEMORY)
         return ((x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias).to(x.dtype)
 
 
