@@ -91,8 +91,8 @@ CLAIM = Claim(
     topic="words",
     statement="A word's vector changes with its context in ELMo and BERT, and not in GloVe.",
     source="Peters et al. 2018, Deep Contextualized Word Representations, section 5.3; Ethayarajh 2019",
-    measured="For nouns with two senses, in sentences of content words by themselves: the cosine distance between vectors of the same word "
-    "in two sentences, and how often a linear probe tells the sense from the vector (chance 50 %).",
+    measured="For nouns with two senses, in sentences of content words by themselves: the cosine distance between vectors of "
+    "the same word in two sentences, and how often a linear probe tells the sense from the vector (chance 50 %).",
     prediction="GloVe does not change at all and stays at chance. ELMo and BERT change by more than 0.01 and tell the sense "
     "in at least 70 %; BERT at least 5 points better than before training.",
     explanation="Bank is a place for money or a place to sit. A dictionary of vectors, as GloVe is, has one entry for both. "
