@@ -73,17 +73,17 @@ def measure(cell: Cell) -> Measured:
     tokenizer = train_tokenizer(TokenizerConfig(**kind), lines)
     ratio = sum(map(len, tokenizer.encode_batch(lines))) / letters.total()  # tokens in a character
     shape = {"tokenizer": kind, "data.length": round(ROW * ratio), "training.batch_tokens": round(cell["characters"] * ratio)}
-    run = train_text(cell, "gpt-mini", {**GPT, "model.positions": "rotary", **shape}, texts, texts[:30], steps=cell["steps"])
+    settings = {**GPT, "model.positions": "rotary", **shape}
+    run = train_text(cell, "gpt-mini", settings, texts, texts[:30], steps=cell["steps"])
     counts = Counter(word for lines in documents for words in lines for word in words)
-    all_lines, known_lines = [0.0, 0], [0.0, 0]  # nats, characters
+    all_lines, known_lines, tokenizer = [0.0, 0], [0.0, 0], tokenizer_of(run)  # nats, characters
     for words in dev:
         units = words if cell["kind"] == "words" else [*"".join(words)]
-        loss = line_loss(run, tokenizer_of(run), units, joint.join(words), letters)
+        loss = line_loss(run, tokenizer, units, joint.join(words), letters)
         for found in (all_lines, known_lines) if min(counts[word] for word in words) > 1 else (all_lines,):
-            found[0] += loss
-            found[1] += len("".join(words))
+            found[:] = found[0] + loss, found[1] + len("".join(words))
     nats = all_lines[0] / all_lines[1]
-    guessing = -sum(count / letters.total() * math.log(count / letters.total()) for count in letters.values())
+    guessing = sum(count * math.log(letters.total() / count) for count in letters.values()) / letters.total()
     unknown = [counts[word] < 2 for words in dev for word in words]
     return {
         "nats": nats, "known": known_lines[0] / max(1, known_lines[1]), "gain": guessing - nats,

@@ -6,7 +6,8 @@ that one layer cannot do it; the rival explanation is size, so that the one laye
 
 Changed after pilots with one seed: in texts that repeat a sequence, heads learned to look back by a fixed distance, or by the
 place in a phrase; and with wide feed-forward layers on 10 words, 97 % were copied without any such head, by remembering pairs.
-So pieces begin anywhere, feed-forward layers are narrow, and initial weights larger. Sizes of effects stayed.
+So pieces begin anywhere, feed-forward layers are narrow, initial weights larger, and training takes 3,600 updates instead of
+2,000. With seed 2 the strongest head had 78 % when copying came and 37 % at the end; the rule asks for the end, as before.
 """
 
 from typing import Any
@@ -77,6 +78,7 @@ def measure(cell: Cell) -> Measured:
     return {
         "copied": copied.tolist(), "induction": induction.tolist(),
         "start": float(copied[0]), "end": float(copied[-1]), "head": float(induction[-1]),
+        "peak": float(induction.max()),
         "jump": float((copied[tenth:] - copied[:-tenth]).max() / max(rise, 0.1)),
         "apart": abs(halves[0] - halves[1]) / POINTS, "weights": run.parameters,
     }  # fmt: skip
@@ -106,9 +108,9 @@ CLAIM = Claim(
     "need longer. A larger learning rate moves the point.",
     variants={"two layers": {"model.layers": 2}, "one layer, equal weights": {"model.layers": 1}},
     sizes={
-        "cpu": {"texts": 6000, "steps": 2400, "words": 12, "length": 46, "narrow": 16, "model.width": 64,
+        "cpu": {"texts": 6000, "steps": 3600, "words": 12, "length": 46, "narrow": 16, "model.width": 64,
                 "training.batch_tokens": 1024, "training.learning_rate": 0.008},
-        "quick": {"steps": 1200},
+        "quick": {"steps": 1800},
         "gpu": {"texts": 20000, "steps": 4000, "words": 24, "length": 126, "narrow": 32, "model.width": 256, "model.heads": 8,
                 "training.batch_tokens": 8192, "training.learning_rate": 0.002},
     },
@@ -116,7 +118,8 @@ CLAIM = Claim(
     units={
         "copied": "words copied", "induction": "attention of the strongest head on words to copy",
         "start": "words copied at the first look", "end": "words copied at the end", "weights": "weights",
-        "head": "attention of the strongest head at the end", "jump": "share of the rise within a tenth of the training",
+        "head": "attention of the strongest head at the end", "peak": "the same at its best",
+        "jump": "share of the rise within a tenth of the training",
         "apart": "time between the two rises, share of the training",
     },
     parts=(
