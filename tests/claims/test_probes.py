@@ -1,8 +1,11 @@
 """Measures of vectors and encoders that claims share: right on cases with known answers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from qkv.claims.claim import find_claim
 from qkv.claims.language import Language
 from qkv.claims.probes import nearest_alike, sense_accuracy, verb_examples, word_classes, word_counts
 from qkv.vectors.word_vectors import WordVectors
@@ -40,3 +43,13 @@ def test_every_other_sentence_has_the_verb_in_the_wrong_number() -> None:
     examples = verb_examples(sentences)
     assert [label for _, label in examples] == ["right", "wrong"] * 5
     assert [text == one.text for (text, _), one in zip(examples, sentences, strict=True)] == [True, False] * 5
+
+
+def test_the_probe_of_the_context_claim_tells_senses_only_from_vectors_that_differ() -> None:
+    probed: Any = find_claim("context").claim.measure.__globals__["probed"]
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 6, 2000)
+    senses = 2 * (words % 2) + rng.integers(0, 2, 2000)  # of topics 0 and 1, or 2 and 3
+    alike = rng.normal(size=(6, 16))[words]
+    assert probed(alike, words, senses) == 0.5, "one vector for both senses"
+    assert probed(alike + 0.3 * rng.normal(size=(4, 16))[senses], words, senses) > 0.95

@@ -12,7 +12,7 @@ from qkv.claims import tasks
 from qkv.claims.claim import Cell
 from qkv.claims.language import Language, training_text
 from qkv.claims.probes import agreement, word_states
-from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, train_labels, train_pairs, train_text
+from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, Watch, larger_weights, train_labels, train_pairs, train_text
 from qkv.jobs.job import Job
 
 
@@ -51,8 +51,19 @@ def test_pretraining_and_fine_tuning_follow_each_other(cell: Cell) -> None:
     assert [one.shape for one in states] == [(len(s.words), 16) for s in sentences]
     assert np.allclose(word_states(bert, sentences[3:4])[0], states[3], atol=1e-5), "each sentence is read by itself"
     assert 0 <= agreement(bert, Language(1).sentences(50, 2)) <= 1
-    gpt = train_text(cell, "gpt-mini", GPT, text, dev, steps=2)
+    seen: list[tuple[int, bool]] = []
+
+    def change(job: Job) -> Watch:
+        model: Any = job.model
+        weight = model.encoder.layers[0].attention.qkv.weight
+        before = weight.clone()
+        larger_weights(job)
+        assert torch.allclose(weight, before * 12.5), "from 0.02 to 1 / √16"
+        return lambda step: seen.append((step, job.model.training))
+
+    gpt = train_text(cell, "gpt-mini", {**GPT, "training.validate_every": 1}, text, dev, steps=2, change=change)
     assert gpt.curve() and gpt.loss() > 0
+    assert seen == [(1, False), (2, False)], "it is called after each update, in evaluation"
 
 
 def test_a_training_that_would_drop_pairs_is_refused(cell: Cell) -> None:

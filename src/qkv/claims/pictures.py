@@ -6,6 +6,7 @@ puts pictures under each other.
 
 import html
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,8 @@ from qkv.claims.experiment import Result
 from qkv.claims.verdict import interval_of_mean
 from qkv.report.charts import short, ticks
 
-WIDTH, LEFT, RIGHT = 460, 46, 62
+WIDTH, LEFT, RIGHT = 460, 46, 78  # RIGHT holds a mean of up to eight characters
+TITLE, HALF = 50, 20  # characters that a line of a title, and half of a legend's line, can hold
 COLOURS = 6
 STYLE = """
 .claim-picture{--paper:#fff;--ink:#1c1e22;--soft:#666b75;--rule:#dcdcd6;--c1:#3b5bdb;--c2:#e8590c;--c3:#0c8599;--c4:#ae3ec9;--c5:#5c940d;--c6:#868e96;
@@ -71,7 +73,7 @@ def strip(
     axis = _Axis([*span, *marks.values(), *(value for some in values.values() for value in some)], LEFT - 30, WIDTH - RIGHT, log)
     row, top = 48, 52 if marks else 32
     height = top + row * len(names) + 22
-    body = _title(result.named.claim.units[figure])
+    body = ""
     for value in axis.ticks():
         body += f'<path class="rule" d="M{axis(value):.1f} {top - 4}V{height - 18}"/>'
         body += f'<text class="soft" x="{axis(value):.1f}" y="{height - 4}" text-anchor="middle">{short(value)}</text>'
@@ -94,7 +96,7 @@ def strip(
             for seed, value in zip(result.seeds, some, strict=True)
         )
         body += f'<text x="{WIDTH - 4}" y="{y + 4}" text-anchor="end">{short(mean)}</text>'
-    return Picture(height, body, f"{result.named.claim.units[figure]} by variant")
+    return _titled(result.named.claim.units[figure], height, body, "by variant")
 
 
 def curves(
@@ -108,12 +110,13 @@ def curves(
 ) -> Picture:
     """Draw a curve for each variant: the mean over seeds, in a band from the lowest to the highest seed."""
     names, top, bottom = list(variants or result.figures), 34, 236
-    legend_rows = math.ceil(len(names) / 2)
+    columns = 1 if max(map(len, names)) > HALF else 2
+    legend_rows = math.ceil(len(names) / columns)
     height = bottom + 44 + 20 * legend_rows
     values = {name: result.values(name, figure) for name in names}
     across = _Axis(x, LEFT, WIDTH - 14, log)
     up = _Axis([*span, *(value for some in values.values() for curve in some for value in curve)], bottom, top)
-    body = _title(result.named.claim.units[figure])
+    body = ""
     for value in up.ticks():
         body += f'<path class="rule" d="M{LEFT} {up(value):.1f}H{WIDTH - 14}"/>'
         body += f'<text class="soft" x="{LEFT - 6}" y="{up(value) + 4:.1f}" text-anchor="end">{short(value)}</text>'
@@ -130,14 +133,20 @@ def curves(
         body += f'<polygon class="f{colour}" fill-opacity=".16" points="{_points(edge)}"/>'
         body += f'<polyline class="s{colour}" stroke-width="2.2" points="{_points(means)}"/>'
         body += "".join(f'<circle class="f{colour}" cx="{at:.1f}" cy="{y:.1f}" r="2.6"/>' for at, y in means)
-        left, y = (LEFT if number % 2 == 0 else WIDTH / 2 + 10), bottom + 60 + 20 * (number // 2)
+        left, y = (LEFT if number % columns == 0 else WIDTH / 2 + 10), bottom + 60 + 20 * (number // columns)
         body += f'<path class="s{colour}" stroke-width="3" d="M{left} {y - 4}h16"/>'
         body += f'<text x="{left + 22}" y="{y}">{html.escape(name)}</text>'
-    return Picture(height, body, f"{result.named.claim.units[figure]} over {x_label}")
+    return _titled(result.named.claim.units[figure], height, body, f"over {x_label}")
 
 
-def _title(text: str) -> str:
-    return f'<text class="title" x="16" y="16">{html.escape(text)}</text>'
+def _titled(title: str, height: float, body: str, over: str) -> Picture:
+    """Put a title above a drawing that has room for one line of it."""
+    lines = textwrap.wrap(title, TITLE)
+    extra = 19 * (len(lines) - 1)
+    text = "".join(
+        f'<text class="title" x="16" y="{16 + 19 * number}">{html.escape(line)}</text>' for number, line in enumerate(lines)
+    )
+    return Picture(height + extra, f'{text}<g transform="translate(0 {extra})">{body}</g>', f"{title} {over}")
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

@@ -4,7 +4,8 @@ The language knows the topic and the class of its words, the sense of each ambig
 all answers are known without annotation. D width.
 """
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,17 @@ def word_states(run: Trained, sentences: Sequence[Sentence]) -> list[np.ndarray]
         *_, last = run.model.encoder.each_layer(rows)
         found += [states[1 : 1 + len(s.words)].cpu().numpy() for states, s in zip(last, some, strict=True)]
     return found
+
+
+@torch.no_grad()
+def line_loss(gpt: Any, tokenizer: Tokenizer, units: list[str], text: str, letters: Counter[str]) -> float:
+    """Return the loss of a line, in nats; unknown words or characters are spelled by the frequencies of characters."""
+    rows = Rows(*(x.to(next(gpt.parameters()).device) for x in rows_of(tokenizer, [text])[:3]))
+    ids = rows.ids[0, 1:-1]  # without bos and eos
+    loss = float(torch.nn.functional.cross_entropy(gpt.logits(gpt(rows))[0, :-2].float(), ids, reduction="sum"))
+    unknown = [unit for unit, token in zip(units, ids.tolist(), strict=False) if token == tokenizer.unk]
+    total = letters.total() + len(letters) + 1
+    return loss - sum(math.log((letters[letter] + 1) / total) for unit in unknown for letter in unit)
 
 
 def sense_accuracy(vectors: Sequence[np.ndarray], words: Sequence[str], senses: Sequence[int]) -> float:

@@ -4,6 +4,9 @@ Michel et al. 2019; Voita et al. 2019).
 A Transformer of one width learns to translate the artificial language with 1, 2, 4 or 8 heads: the heads share the width, so
 that all variants have the same weights. After training, heads are removed one at a time, their output set to zero, and the
 loss is measured again: in the encoder, in the decoder's self-attention, and between the two.
+
+Changed after a run: with few words and 700 updates, all variants came to the 0.06 nats that ambiguous words leave, where nothing
+can differ. Now there are more words and fewer updates, and a control asks for room. Sizes of effects stayed.
 """
 
 import contextlib
@@ -19,7 +22,6 @@ from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
-SMALL = {"topics": 2, "nouns": 12, "verbs": 6, "adjectives": 5, "roles": 1}  # a language of few words
 KINDS = {"encoder": "the encoder", "decoder": "the decoder's self-attention", "cross": "cross-attention"}
 LITTLE = 0.05  # nats that do not matter
 
@@ -53,7 +55,7 @@ def costs_of_removal(run: Trained, attentions: Sequence[Any], loss: float) -> li
 
 def measure(cell: Cell) -> Measured:
     """Train, then remove heads."""
-    pairs = translations(Language(cell.seed, **SMALL).sentences(cell["sentences"], cell.seed))
+    pairs = translations(Language(cell.seed, **cell["language"]).sentences(cell["sentences"], cell.seed))
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs[200:], pairs[:200], steps=cell["steps"])
     model, loss = run.model, run.loss()
     kinds = {
@@ -84,8 +86,8 @@ CLAIM = Claim(
     statement="Several heads are better than one of the same weights, more buy little, and most can be removed after training; "
     "cross-attention suffers most.",
     source="Vaswani et al. 2017, table 3 (A); Michel et al. 2019, Are Sixteen Heads Really Better than One?; Voita et al. 2019",
-    measured="The loss on held-out sentences of a Transformer of width 64 (2 + 2 layers) that translates the artificial "
-    "language, and its rise when one head is removed.",
+    measured="The loss on held-out sentences of a Transformer of width 64 (2 + 2 layers; at GPU size 256 and 4 + 4) that "
+    "translates the artificial language, and its rise when one head is removed.",
     prediction="One head is at least 0.05 nats worse than 4 (Vaswani et al.: 0.06); 8 are within 0.05 of 4. Of 8 heads in "
     "each layer, at least half can be removed alone at a cost below 0.05 nats; one of cross-attention costs at least 0.05 "
     "more than one of the others, on average.",
@@ -95,7 +97,21 @@ CLAIM = Claim(
     changes="Small heads have few numbers to compare with, so that a wider network has use for more. Removing several heads "
     "at once costs more than the sum of removing each. Training on after the removal would repair much.",
     variants={"1 head": {"model.heads": 1}, **{f"{many} heads": {"model.heads": many} for many in (2, 4, 8)}},
-    sizes={"cpu": {"sentences": 8000, "steps": 700}, "quick": {"steps": 300}},
+    sizes={
+        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},
+        "quick": {"steps": 250},
+        "gpu": {
+            "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
+            "sentences": 100000,
+            "steps": 1500,
+            "model.width": 256,
+            "model.feedforward": 1024,
+            "model.encoder_layers": 4,
+            "model.decoder_layers": 4,
+            "training.batch_tokens": 8192,
+            "training.learning_rate": 0.001,
+        },
+    },
     measure=measure,
     units={
         "loss": "loss on held-out sentences, nats a token",
@@ -113,6 +129,7 @@ CLAIM = Claim(
     ),
     controls=(
         Lower("translation is learned", "loss", "4 heads", than=2.0, by=1.0),
+        Higher("there is room to differ", "loss", "4 heads", than=0.1, by=0.1),
         Higher("the measure sees heads that matter", "blind", "8 heads", than=0.0, by=1.0),
     ),
     picture=picture,

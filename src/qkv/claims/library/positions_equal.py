@@ -4,6 +4,9 @@
 A Transformer translates the artificial language, whose order of words tells who does what to whom, at lengths that it has seen
 in training. Only the position scheme changes. The control is the same network without positions: if it were as good, any
 scheme would look equal. Learned and relative positions have a few weights more, which could only help them.
+
+Changed after a run: with few words and 700 updates, all variants came to the 0.06 nats that ambiguous words leave, where nothing
+can differ. Now there are more words and fewer updates, and a control asks for room. Sizes of effects stayed.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
@@ -13,12 +16,10 @@ from qkv.claims.pictures import Picture, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
-SMALL = {"topics": 2, "nouns": 12, "verbs": 6, "adjectives": 5, "roles": 1}  # a language of few words
-
 
 def measure(cell: Cell) -> Measured:
     """Train; return the loss and the share of right words on held-out sentences."""
-    pairs = translations(Language(cell.seed, **SMALL).sentences(cell["sentences"], cell.seed))
+    pairs = translations(Language(cell.seed, **cell["language"]).sentences(cell["sentences"], cell.seed))
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs[400:], pairs[:200], steps=cell["steps"])
     return {"loss": run.loss(), "right": run.word_accuracy(pairs[200:400]), "weights": run.parameters}
 
@@ -32,8 +33,8 @@ CLAIM = Claim(
     topic="order and length",
     statement="Sinusoidal, learned and relative positions are equally good at lengths seen in training.",
     source="Vaswani et al. 2017, table 3 (E), for learned; Shaw et al. 2018 and Huang et al. 2020 find relative ones better",
-    measured="The loss on held-out sentences of a Transformer (2 + 2 layers of width 64) that translates the artificial "
-    "language, and the share of words at their right place.",
+    measured="The loss on held-out sentences of a Transformer (2 + 2 layers of width 64; at GPU size 4 + 4 of 256) that "
+    "translates the artificial language, and the share of words at their right place.",
     prediction="Learned and relative positions are within 0.05 nats a token of sinusoidal ones (Vaswani et al.: 0.00 for "
     "learned); without positions the loss is at least 0.2 higher.",
     explanation="One can number the seats of a row, give each seat a name, or say how far apart two people sit. As long as "
@@ -42,7 +43,21 @@ CLAIM = Claim(
     changes="Longer texts than those of training (see extrapolation). Few examples: learned positions must see every position "
     "often.",
     variants={f"{kind}": {"model.positions": kind} for kind in ("sinusoidal", "learned", "relative", "rotary", "none")},
-    sizes={"cpu": {"sentences": 8000, "steps": 700}, "quick": {"steps": 300}},
+    sizes={
+        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},
+        "quick": {"steps": 250},
+        "gpu": {
+            "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
+            "sentences": 100000,
+            "steps": 1500,
+            "model.width": 256,
+            "model.feedforward": 1024,
+            "model.encoder_layers": 4,
+            "model.decoder_layers": 4,
+            "training.batch_tokens": 8192,
+            "training.learning_rate": 0.001,
+        },
+    },
     measure=measure,
     units={"loss": "loss on held-out sentences, nats a token", "right": "words at their right place", "weights": "weights"},
     parts=(
@@ -50,6 +65,7 @@ CLAIM = Claim(
         Same("relative as good as sinusoidal", "loss", "relative", "sinusoidal", within=0.05),
     ),
     controls=(
+        Higher("there is room to differ", "loss", "sinusoidal", than=0.1, by=0.1),
         Higher("positions matter here", "loss", "none", "sinusoidal", by=0.2),
         Lower("translation is learned", "loss", "sinusoidal", than=2.0, by=1.0),
     ),

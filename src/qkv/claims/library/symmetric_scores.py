@@ -5,6 +5,9 @@ small Transformer translates the artificial language, whose order of words tells
 with one in the self-attention of encoder and decoder. One matrix means fewer weights, so that a third variant gives them back
 to the feed-forward layers. The control is a network without positions: if not even order mattered to the loss, this experiment
 could not see a loss of direction. Kitaev et al. (2020, section 2) say that sharing costs nothing.
+
+Changed after a run: with few words and 700 updates, all variants came to the 0.06 nats that ambiguous words leave, where nothing
+can differ. Now there are more words and fewer updates, and a control asks for room. Sizes of effects stayed.
 """
 
 import torch
@@ -19,8 +22,6 @@ from qkv.claims.verdict import Always, Higher
 from qkv.jobs.job import Job
 from qkv.parts.attention import SelfAttention
 from qkv.parts.dot_product import split_heads
-
-SMALL = {"topics": 2, "nouns": 12, "verbs": 6, "adjectives": 5, "roles": 1}  # a language of few words
 
 
 def queries_as_keys(_: object, __: object, output: Tensor) -> Tensor:
@@ -38,7 +39,7 @@ def one_matrix(job: Job) -> None:
 
 def measure(cell: Cell) -> Measured:
     """Train, and compare the scores of random states with those in the other direction."""
-    pairs = translations(Language(cell.seed, **SMALL).sentences(cell["sentences"], cell.seed))
+    pairs = translations(Language(cell.seed, **cell["language"]).sentences(cell["sentences"], cell.seed))
     change = one_matrix if cell["one matrix"] else None
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs[200:], pairs[:200], steps=cell["steps"], change=change)
     attentions = [module for module in run.model.to("cpu").modules() if isinstance(module, SelfAttention)]
@@ -76,7 +77,10 @@ CLAIM = Claim(
         "W_q = W_k, wider feed-forward": {"one matrix": True, "model.feedforward": 160},
         "W_q and W_k, no positions": {"one matrix": False, "model.positions": "none"},
     },
-    sizes={"cpu": {"sentences": 8000, "steps": 700}, "quick": {"steps": 300}},
+    sizes={
+        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},
+        "quick": {"steps": 250},
+    },
     measure=measure,
     units={
         "loss": "loss on held-out sentences, nats a token",
@@ -88,6 +92,7 @@ CLAIM = Claim(
         Higher("more weights elsewhere do not help", "loss", "W_q = W_k, wider feed-forward", "W_q and W_k", by=0.05),
     ),
     controls=(
+        Higher("there is room to differ", "loss", "W_q and W_k", than=0.1, by=0.1),
         Higher("order matters to the loss", "loss", "W_q and W_k, no positions", "W_q and W_k", by=0.05),
         Always("with one matrix scores are symmetric", "asymmetry", "W_q = W_k", at_most=1e-4),
         Always("with two they are not", "asymmetry", "W_q and W_k", at_least=0.1),
