@@ -17,27 +17,16 @@ from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import PLURAL, SIMPLE, Language, Sentence, sentence_text, texts
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import rows_of, tokenizer_of
+from qkv.claims.probes import next_word_loss, read_by
 from qkv.claims.training import SENTENCE_ENCODER, Trained, train_text
 from qkv.claims.verdict import Higher, Lower
 from qkv.models import FAMILIES
-from qkv.parts.heads import ModelWithHeads
-from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, scored_tokens, without_control
 
-UNILM = {
-    "objective.bidirectional": 1, "objective.left_to_right": 1, "objective.right_to_left": 0, "objective.sequence_to_sequence": 0,
-}  # fmt: skip
-ELMO = {
-    "model.lstm_width": 128, "model.filters": [[1, 16], [2, 32], [3, 48]], "model.max_characters": 16, "model.highway_layers": 1,
-}  # fmt: skip
+DIFFERS: dict[str, dict[str, Any]] = {
+    "UniLM": {f"objective.{mode}": 0 for mode in ("right_to_left", "sequence_to_sequence")} | {"objective.bidirectional": 1},
+    "ELMo": {"model.lstm_width": 128, "model.filters": [[1, 16], [2, 32], [3, 48]], "model.max_characters": 16},
+}
 RECIPES = {"BERT": "bert-mini", "GPT": "gpt-mini", "UniLM": "unilm-mini", "ELMo": "elmo-mini"}
-
-
-def read(run: Trained, lines: Sequence[str]) -> tuple[Rows, ControlTokens]:
-    """Return sentences as rows on the model's device, and the control tokens."""
-    tokenizer, device = tokenizer_of(run), next(run.model.parameters()).device
-    control = ControlTokens(tokenizer.mask, tokenizer.unk, (tokenizer.pad, tokenizer.bos, tokenizer.eos))
-    return Rows(*(x.to(device) for x in rows_of(tokenizer, lines)[:3])), control
 
 
 def logits_at(run: Trained, rows: Rows, at: Tensor, mask: int) -> Tensor:
@@ -67,7 +56,8 @@ def numbers_told(run: Trained, sentences: Sequence[Sentence], wrong: Sequence[li
 
     With `whole`, the probabilities of both whole sentences are compared, word after word.
     """
-    (rows, control), others = read(run, [one.text for one in sentences]), read(run, [" ".join(words) for words in wrong])[0].ids
+    rows, control = read_by(run, [one.text for one in sentences])
+    others = read_by(run, [" ".join(words) for words in wrong])[0].ids
     differ = rows.ids != others  # (B, T): one position of each row, or none where both forms are unknown
     at, row = differ.long().argmax(1), torch.arange(len(differ), device=differ.device)
     true, false = rows.ids[row, at], others[row, at]
@@ -82,33 +72,12 @@ def numbers_told(run: Trained, sentences: Sequence[Sentence], wrong: Sequence[li
     return float((right[known & plural].float().mean() + right[known & ~plural].float().mean()) / 2)
 
 
-def at_the_end(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
-    """Score each token of a BERT as if the text ended there, with [MASK] in its place."""
-
-    def hidden_at(position: int) -> Tensor:
-        ids = rows.ids[:, : position + 2].clone()
-        ids[:, position], ids[:, position + 1] = control.mask or 0, control.special[-1]
-        return model.encoder(Rows(ids, torch.ones_like(ids), rows.position[:, : position + 2]))[:, position : position + 1]
-
-    return one_by_one(model, "masked", hidden_at, scored_tokens(rows, control))
-
-
-@torch.no_grad()
-def next_word_loss(run: Trained, sentences: Sequence[Sentence]) -> float:
-    """Return the loss in nats of each word given those before it."""
-    rows, control = read(run, [one.text for one in sentences])
-    logs, labels = FAMILIES[run.recipe.model.kind].token_scores.get("left", at_the_end)(run.model, rows, control)
-    return -float(logs[without_control(labels, control) >= 0].mean())
-
-
 def measure(cell: Cell) -> Measured:
     """Pretrain one of the models; measure hidden subjects and verbs, and next words."""
     language = Language(cell.seed, **cell["language"])
-    settings: dict[str, Any] = {**SENTENCE_ENCODER, **cell["shape"]}
+    settings: dict[str, Any] = {**SENTENCE_ENCODER, **cell["shape"], **DIFFERS.get(cell.variant, {})}
     if cell.variant == "ELMo":
-        settings = {key: value for key, value in settings.items() if key not in ("model.heads", "model.feedforward")} | ELMO
-    elif cell.variant == "UniLM":
-        settings |= UNILM
+        settings = {key: value for key, value in settings.items() if key not in ("model.heads", "model.feedforward")}
     train, dev = sentence_text(language, cell["sentences"], cell.seed)
     pairs = texts(language.documents(200, 1 + cell.seed, (2, 2)))  # UniLM wants some
     run = train_text(cell, RECIPES[cell.variant], settings, train + pairs[100:], dev + pairs[:100], steps=cell["steps"])
@@ -118,7 +87,7 @@ def measure(cell: Cell) -> Measured:
         "subjects": numbers_told(run, sentences, subjects),
         "verbs": numbers_told(run, sentences, verbs),
         "whole": numbers_told(run, sentences, subjects, whole=cell.variant != "BERT"),  # which has no such score
-        "next": next_word_loss(run, sentences[:300]),
+        "next": next_word_loss(run, [one.text for one in sentences[:300]]),
     }
 
 
@@ -143,7 +112,7 @@ CLAIM = Claim(
     "make a BERT write are not tried.",
     variants={"BERT": {}, "GPT": {}, "UniLM": {}, "ELMo": {}},
     sizes={
-        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 900, "shape": {}},
+        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1500, "shape": {}},
         "quick": {"sentences": 10000, "steps": 400},
         "gpu": {
             "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4}, "sentences": 100000, "steps": 4000,
