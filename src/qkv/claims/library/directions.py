@@ -112,10 +112,10 @@ CLAIM = Claim(
     "make a BERT write are not tried.",
     variants={"BERT": {}, "GPT": {}, "UniLM": {}, "ELMo": {}},
     sizes={
-        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1500, "shape": {}},
+        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1200, "shape": {}},
         "quick": {"sentences": 10000, "steps": 400},
         "gpu": {
-            "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4}, "sentences": 100000, "steps": 4000,
+            "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000, "steps": 4000,
             "training.batch_tokens": 8192,
             "shape": {"model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.learning_rate": 0.001},
         },

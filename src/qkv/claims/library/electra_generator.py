@@ -55,11 +55,11 @@ CLAIM = Claim(
         "as large": {"model.generator_size": 1.0},
     },
     sizes={
-        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 900, "examples": 500, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"sentences": 10000, "steps": 400},
+        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 900, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
+        "quick": {"sentences": 10000, "steps": 400, "examples": 500},
         "gpu": {
-            **GPU_ENCODER, "model.embedding_width": 128, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4},
-            "sentences": 100000, "steps": 4000, "examples": 1000, "tuning": 200, "tuning_rate": 0.001,
+            **GPU_ENCODER, "model.embedding_width": 128, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6},
+            "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
         },
     },
     measure=measure,

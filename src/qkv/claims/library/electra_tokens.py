@@ -81,13 +81,13 @@ CLAIM = Claim(
     },
     sizes={
         "cpu": {
-            "language": SIMPLE, "sentences": 20000, "steps": 600, "examples": 500, "tuning": 100, "tuning_rate": 0.002,
+            "language": SIMPLE, "sentences": 20000, "steps": 600, "examples": 200, "tuning": 100, "tuning_rate": 0.002,
             "model.width": 64,
         },
-        "quick": {"sentences": 8000, "steps": 300},
+        "quick": {"sentences": 8000, "steps": 300, "examples": 500},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4}, "sentences": 100000,
-            "steps": 3000, "examples": 1000, "tuning": 200, "tuning_rate": 0.001,
+            **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000,
+            "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
         },
     },
     measure=measure,

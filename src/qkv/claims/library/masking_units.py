@@ -54,12 +54,12 @@ CLAIM = Claim(
     sizes={
         "cpu": {
             "language": SIMPLE, "pieces": 80, "sentences": 20000, "steps": 900, "training.batch_tokens": 2048,
-            "examples": 500, "tuning": 100, "tuning_rate": 0.002,
+            "examples": 200, "tuning": 100, "tuning_rate": 0.002,
         },
-        "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024},
+        "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024, "examples": 500},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4}, "pieces": 150,
-            "sentences": 100000, "steps": 4000, "examples": 1000, "tuning": 200, "tuning_rate": 0.001,
+            **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "pieces": 150,
+            "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
         },
     },
     measure=measure,
