@@ -9,9 +9,9 @@ from collections import Counter
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import Language, sentence_text
+from qkv.claims.language import Language, texts
 from qkv.claims.pictures import Picture, curves
-from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_labels, train_text
+from qkv.claims.training import ENCODER, GPU_ENCODER, train_labels, train_text
 from qkv.claims.verdict import Higher
 
 EXAMPLES = (50, 200, 1000, 4000)
@@ -20,9 +20,9 @@ EXAMPLES = (50, 200, 1000, 4000)
 def measure(cell: Cell) -> Measured:
     """Pretrain or not; return the accuracy after fine-tuning on few to many examples."""
     language = Language(cell.seed, **cell["language"])
-    unlabelled = sentence_text(language, cell["sentences"], cell.seed)
+    found = texts(language.documents(cell["documents"] + 100, cell.seed))
     steps = cell["steps"] if cell["pretrained"] else 1  # an update that changes nothing: the initial weights, saved as a run
-    run = train_text(cell, "bert-mini", SENTENCE_ENCODER, *unlabelled, steps=steps, finish=True)
+    run = train_text(cell, "bert-mini", ENCODER, found[100:], found[:100], steps=steps, finish=True)
     labelled = [(one.text, f"topic{one.topic}") for one in language.sentences(500 + EXAMPLES[-1], 1000 + cell.seed)]
     seen, numbered, right = Counter[str](), [], []
     for text, label in labelled[500:]:
@@ -58,13 +58,11 @@ CLAIM = Claim(
     variants={"pretrained": {"pretrained": True}, "initial weights": {"pretrained": False, "training.learning_rate": 1e-12}},
     sizes={
         "cpu": {
-            "language": {"nouns": 20, "verbs": 8, "adjectives": 5, "roles": 0}, "sentences": 20000, "steps": 1000, "tuning": 400,
+            "language": {"nouns": 30, "verbs": 8, "adjectives": 5, "roles": 0}, "documents": 6000, "steps": 1200, "tuning": 400,
             "tuning_rate": 0.002,
         },
-        "quick": {"language": {"nouns": 7, "verbs": 4, "adjectives": 2, "roles": 0}, "steps": 300, "tuning": 150},
-        "gpu": {
-            **GPU_ENCODER, "language": {"nouns": 60}, "sentences": 100000, "steps": 4000, "tuning": 400, "tuning_rate": 0.001,
-        },
+        "quick": {"documents": 3000, "steps": 400, "tuning": 200, "training.batch_tokens": 1024},
+        "gpu": {**GPU_ENCODER, "language": {"nouns": 60}, "documents": 30000, "steps": 4000, "tuning_rate": 0.001},
     },
     measure=measure,
     units={

@@ -55,11 +55,10 @@ def measure(cell: Cell) -> Measured:
 
 
 def picture(result: Result) -> Picture:
-    """Draw the accuracy after fine-tuning, and the losses of pairs."""
-    return stack(
-        strip(result, "tuned", marks={"chance": 0.5}, span=(0.5, 1)),
-        *(strip(result, figure) for figure in ("pair", "in_turn", "verb")),
-    )
+    """Draw the accuracy after fine-tuning, and the losses of pairs over one scale."""
+    values = [value for figures in result.figures.values() for name in ("pair", "in_turn") for value in figures[name]]
+    pairs = (strip(result, name, span=(min(values), max(values))) for name in ("pair", "in_turn"))
+    return stack(strip(result, "tuned", marks={"chance": 0.5}, span=(0.5, 1)), *pairs)
 
 
 CLAIM = Claim(
