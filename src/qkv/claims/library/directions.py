@@ -32,9 +32,9 @@ RECIPES = {"BERT": "bert-mini", "GPT": "gpt-mini", "UniLM": "unilm-mini", "ELMo"
 def logits_at(run: Trained, rows: Rows, at: Tensor, mask: int) -> Tensor:
     """Return what a model predicts at one hidden position of each row, from the words that it can see. -> (B, V)."""
     model, row = run.model, torch.arange(len(at), device=at.device)
-    if run.recipe.model.kind == "gpt":
+    if not model.heads:  # GPT
         return model.encoder(rows)[row, at - 1] @ model.encoder.embedding.token_embedding.weight.T
-    if run.recipe.model.kind == "elmo":
+    if "bidirectional" in model.heads:  # ELMo
         (*_, (forward, backward)), head = model.encoder.both_directions(rows), model.heads["bidirectional"]
         left, right = (states @ head.weight.T + head.bias for states in (forward[row, at - 1], backward[row, at + 1]))
         return left.log_softmax(-1) + right.log_softmax(-1)

@@ -28,12 +28,11 @@ def losses(run: Trained, sentences: list[Sentence], verbs_only: bool) -> Tensor:
     hidden = torch.zeros_like(rows.ids, dtype=torch.bool)
     hidden[row, torch.tensor([one.verb + 1 for one in sentences])] = True
     hidden[row, torch.tensor([one.tags.index("noun") + 1 for one in sentences])] |= not verbs_only
-    if run.recipe.model.kind == "bert":
-        states = network(rows._replace(ids=rows.ids.masked_fill(hidden, tokenizer.mask)))[hidden]
-    else:
-        states = network.states_at_masked(rows, hidden)
-    head: Any = run.model.heads["masked" if run.recipe.model.kind == "bert" else "language_model"]
-    found = torch.nn.functional.cross_entropy(head(states), rows.ids[hidden], reduction="none")
+    rows_seen = rows._replace(ids=rows.ids.masked_fill(hidden, tokenizer.mask))
+    head: Any = run.model.heads[network.fill_head]
+    found = torch.nn.functional.cross_entropy(
+        head(network.states_at_masked(rows_seen, hidden)), rows.ids[hidden], reduction="none"
+    )
     return found.view(len(sentences), -1).cpu()
 
 
