@@ -54,9 +54,9 @@ CLAIM = Claim(
     sizes={
         "cpu": {
             "language": SIMPLE, "pieces": 80, "sentences": 20000, "steps": 900, "training.batch_tokens": 2048,
-            "examples": 200, "tuning": 100, "tuning_rate": 0.002,
+            "examples": 500, "tuning": 100, "tuning_rate": 0.002,
         },
-        "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024, "examples": 500},
+        "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "pieces": 150,
             "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,

@@ -60,8 +60,8 @@ CLAIM = Claim(
         "spans of three, half dropped": {"objective.mean_span_length": 3.0, "objective.rate": 0.5},
     },
     sizes={
-        "cpu": {"language": SIMPLE, "documents": 10000, "steps": 800, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"documents": 5000, "steps": 300, "examples": 500},
+        "cpu": {"language": SIMPLE, "documents": 10000, "steps": 800, "examples": 500, "tuning": 100, "tuning_rate": 0.002},
+        "quick": {"documents": 5000, "steps": 300},
         "gpu": {
             "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "documents": 50000, "steps": 3000,
             "model.width": 128, "model.feedforward": 256, "model.encoder_layers": 3, "model.decoder_layers": 2,
