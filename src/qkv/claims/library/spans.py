@@ -60,7 +60,7 @@ CLAIM = Claim(
         "spans of three, half dropped": {"objective.mean_span_length": 3.0, "objective.rate": 0.5},
     },
     sizes={
-        "cpu": {"language": SIMPLE, "documents": 10000, "steps": 800, "examples": 500, "tuning": 100, "tuning_rate": 0.002},
+        "cpu": {"language": SIMPLE, "documents": 10000, "steps": 1200, "examples": 500, "tuning": 100, "tuning_rate": 0.002},
         "quick": {"documents": 5000, "steps": 300},
         "gpu": {
             "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "documents": 50000, "steps": 3000,
