@@ -13,7 +13,7 @@ from qkv.claims.probes import TESTED, verb_examples
 from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_labels, train_text
 from qkv.claims.verdict import Higher
 
-EXAMPLES = (50, 200, 1000, 4000)
+EXAMPLES = (200, 500, 1000, 4000)
 
 
 def measure(cell: Cell) -> Measured:
@@ -40,13 +40,13 @@ CLAIM = Claim(
     topic="pretraining",
     statement="Pretraining matters more the smaller the task's data.",
     source="Peters et al. 2018, ELMo, section 5.4; Devlin et al. 2019, BERT, section 5; Howard and Ruder 2018",
-    measured="The accuracy in telling right from wrong verbs (chance 50 %) after fine-tuning on 50 to 4,000 labelled sentences "
+    measured="The accuracy in telling right from wrong verbs (chance 50 %) after fine-tuning on 200 to 4,000 labelled sentences "
     "with as many updates, from pretrained and from initial weights.",
-    prediction="With 50 examples pretraining gains at least 10 points; from 4,000 to 50 examples the gain grows by at least "
+    prediction="With 200 examples pretraining gains at least 10 points; from 4,000 to 200 examples the gain grows by at least "
     "10 points.",
     explanation="Who has read much needs few examples to learn a new task: the words are known, only the question is new. "
     "Who has read nothing must learn the words from the examples, and with enough of them that works too.",
-    formula="gain(n) = accuracy(pretrained, n) − accuracy(initial, n), and gain(50) > gain(4,000)",
+    formula="gain(n) = accuracy(pretrained, n) − accuracy(initial, n), and gain(200) > gain(4,000)",
     changes="A task whose words the pretraining text does not have; so many examples that they teach the language; or so few "
     "updates that initial weights have no time to learn.",
     variants={"pretrained": {"pretrained": True}, "initial weights": {"pretrained": False, "training.learning_rate": 1e-12}},
@@ -61,9 +61,9 @@ CLAIM = Claim(
     measure=measure,
     units={
         "right": "right and wrong verbs told apart",
-        "few": "right after 50 examples",
+        "few": "right after 200 examples",
         "many": "right after 4,000 examples",
-        "fall": "lost from 4,000 to 50 examples",
+        "fall": "lost from 4,000 to 200 examples",
     },
     parts=(
         Higher("pretraining helps with few examples", "few", "pretrained", "initial weights", by=0.1),
