@@ -113,7 +113,7 @@ CLAIM = Claim(
     variants={"BERT": {}, "GPT": {}, "UniLM": {}, "ELMo": {}},
     sizes={
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1300, "shape": {}},
-        "quick": {"sentences": 10000, "steps": 400},
+        "quick": {"steps": 600},
         "gpu": {
             "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000, "steps": 3000,
             "training.batch_tokens": 8192,

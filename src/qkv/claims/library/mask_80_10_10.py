@@ -50,7 +50,7 @@ CLAIM = Claim(
     variants={"80/10/10": {"shares": [0.8, 0.1, 0.1]}, "all [MASK]": {"shares": [1.0, 0.0, 0.0]}},
     sizes={
         "cpu": {"sentences": 20000, "steps": 1200, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"sentences": 10000, "steps": 400, "examples": 500},
+        "quick": {"steps": 700, "examples": 500},
     },
     measure=measure,
     units={

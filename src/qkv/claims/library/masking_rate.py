@@ -45,7 +45,7 @@ CLAIM = Claim(
     variants={"15 %": {"rate": 0.15}, "40 %": {"rate": 0.4}, "80 %": {"rate": 0.8}},
     sizes={
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 700, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"sentences": 10000, "steps": 400, "examples": 500},
+        "quick": {"steps": 600, "examples": 500},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000,
             "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
