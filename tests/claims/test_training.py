@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from qkv.base.errors import DataError
 from qkv.claims import tasks
 from qkv.claims.claim import Cell
 from qkv.claims.language import Language, training_text
-from qkv.claims.probes import agreement, word_states
+from qkv.claims.probes import agreement, frozen_verbs_told, tokenizer_of, word_states
 from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, Watch, larger_weights, train_labels, train_pairs, train_text
 from qkv.jobs.job import Job
 
@@ -50,7 +51,12 @@ def test_pretraining_and_fine_tuning_follow_each_other(cell: Cell) -> None:
     states = word_states(bert, sentences)
     assert [one.shape for one in states] == [(len(s.words), 16) for s in sentences]
     assert np.allclose(word_states(bert, sentences[3:4])[0], states[3], atol=1e-5), "each sentence is read by itself"
-    assert 0 <= agreement(bert, Language(1).sentences(50, 2)) <= 1
+    # Always to guess singular is chance, although most subjects are singular.
+    own = Language(cell.seed)
+    tokenizer = tokenizer_of(bert)
+    bert.model.heads["masked"].bias.data[[tokenizer.encode(verb + "t")[0] for verb in own.verbs]] += 100
+    assert agreement(bert, own.sentences(300, 2)) == 0.5
+    assert 0.3 < frozen_verbs_told(bert, own.sentences(60, 3), own.sentences(100, 4), at_verb=True) <= 1
     seen: list[tuple[int, bool]] = []
 
     def change(job: Job) -> Watch:
@@ -85,3 +91,23 @@ def test_hooks_of_the_scaling_claim_undo_the_division(cell: Cell) -> None:
     scaling["without_scaling"](run.job)
     after = attention.qkv(x)
     assert torch.allclose(after[..., :16], before[..., :16] * 2) and torch.equal(after[..., 16:], before[..., 16:])
+
+
+def test_electra_of_the_claim_learns_from_chosen_tokens_only(cell: Cell) -> None:
+    from qkv.claims.claim import find_claim
+
+    claim: Any = find_claim("electra-tokens").claim.measure.__globals__
+    text, dev = training_text(cell, 20, 10)
+    shares = []
+    for change in (None, claim["chosen_tokens_only"]):
+        settings = {**claim["ELECTRA"], **ENCODER, "model.embedding_width": 16}
+        run = train_text(cell, "electra-small", settings, text, dev, steps=1, change=change)
+        validator: Any = run.job.validator
+        (passages,) = next(iter(validator.batches.in_order())).inputs
+        logits: list[Tensor] = []
+        run.model.discriminator.heads["replaced"].register_forward_hook(lambda *call, kept=logits: kept.append(call[-1]))
+        loss = run.job.objective.loss(run.model, passages)
+        (gradient,) = torch.autograd.grad(loss, logits)
+        shares.append(float(((gradient != 0) & (passages.text > 0)).sum() / (passages.text > 0).sum()))
+    assert shares[0] == 1
+    assert 0.1 < shares[1] < 0.2

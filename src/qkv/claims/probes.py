@@ -16,14 +16,19 @@ from torch import Tensor
 from qkv.base.rows import Rows, padded_rows
 from qkv.claims.claim import Cell
 from qkv.claims.language import PLURAL, VERB_ENDINGS, Language, Sentence
-from qkv.claims.training import Trained, write_documents
+from qkv.claims.training import Trained, train_labels, write_documents
 from qkv.folder.run import load_tokenizers
+from qkv.models import FAMILIES
+from qkv.parts.heads import ModelWithHeads
+from qkv.parts.token_scores import ControlTokens, TokenScores, one_by_one, scored_tokens, without_control
 from qkv.text.tokenizer import Tokenizer
 from qkv.vectors.train import METHODS, Method, TrainedVectors, train_vectors
 from qkv.vectors.word_vectors import WordVectors
 
 NEAREST = 10  # words
 TEXTS = 256  # that an encoder reads at once
+TESTED = 2000  # sentences with a right or a wrong verb
+RIDGE = 1.0  # penalty of a linear classifier
 LEAST = 2  # occurrences of a sense, to learn from and to test on
 
 # Words
@@ -137,9 +142,13 @@ def senses_told(run: Trained, sentences: Sequence[Sentence]) -> float:
 
 @torch.no_grad()
 def agreement(run: Trained, sentences: Sequence[Sentence]) -> float:
-    """Return how often a masked verb is more probable in the number of its subject than in the other; chance is 50 %."""
+    """Return how often a masked verb is more probable in the number of its subject than in the other; chance is 50 %.
+
+    Both numbers count alike: most subjects are singular, and always to guess so would be right in 72 %.
+    """
     tokenizer, device = tokenizer_of(run), next(run.model.parameters()).device
     right: list[Tensor] = []
+    plural: list[Tensor] = []
     for start in range(0, len(sentences), TEXTS):
         some = sentences[start : start + TEXTS]
         rows = rows_of(tokenizer, [one.text for one in some])
@@ -151,9 +160,61 @@ def agreement(run: Trained, sentences: Sequence[Sentence]) -> float:
         logits = run.model.heads["masked"](hidden).cpu()
         known = (true != tokenizer.unk) & (false != tokenizer.unk)
         right.append((logits[row, true] > logits[row, false])[known])
-    return float(torch.cat(right).float().mean())
+        plural.append(torch.tensor([one.plural for one in some])[known])
+    found, of_plural = torch.cat(right).float(), torch.cat(plural)
+    return float((found[of_plural].mean() + found[~of_plural].mean()) / 2)
 
 
 def verb_examples(sentences: Sequence[Sentence]) -> list[tuple[str, str]]:
     """Return sentences with a label, in turn as they are and with the verb in the wrong number."""
     return [(" ".join(one.wrong_number), "wrong") if number % 2 else (one.text, "right") for number, one in enumerate(sentences)]
+
+
+def verbs_told(cell: Cell, run: Trained, language: Language) -> float:
+    """Fine-tune a finished run to tell right from wrong verbs, and return its accuracy on other sentences; chance is 50 %."""
+    sentences = language.sentences(TESTED + cell["examples"], 1000 + cell.seed)
+    train, test = verb_examples(sentences[TESTED:]), verb_examples(sentences[:TESTED])
+    return train_labels(cell, run, train, test, steps=cell["tuning"], rate=cell["tuning_rate"]).scores()["accuracy"]
+
+
+def frozen_verbs_told(run: Trained, train: Sequence[Sentence], test: Sequence[Sentence], at_verb: bool = False) -> float:
+    """Return the accuracy of ridge regression in telling the same from frozen states: their mean, or those of the verbs."""
+    parts = []
+    for sentences in (train, test):
+        shown = [one._replace(words=one.wrong_number) if number % 2 else one for number, one in enumerate(sentences)]
+        states = zip(word_states(run, shown), shown, strict=True)
+        features = np.stack([found[one.verb] if at_verb else found.mean(0) for found, one in states])
+        labels = np.where(np.arange(len(shown)) % 2, -1.0, 1.0)  # as in `verb_examples`
+        parts.append((np.hstack([features, np.ones((len(features), 1))]), labels))
+    (x, y), (unseen, answers) = parts
+    weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
+    return float((np.sign(unseen @ weights) == answers).mean())
+
+
+# Encoders and language models
+
+
+def read_by(run: Trained, lines: Sequence[str]) -> tuple[Rows, ControlTokens]:
+    """Return texts as rows on the model's device, and the control tokens that scoring needs."""
+    tokenizer, device = tokenizer_of(run), next(run.model.parameters()).device
+    control = ControlTokens(tokenizer.mask, tokenizer.unk, (tokenizer.pad, tokenizer.bos, tokenizer.eos))
+    return Rows(*(x.to(device) for x in rows_of(tokenizer, lines)[:3])), control
+
+
+@torch.no_grad()
+def next_word_loss(run: Trained, lines: Sequence[str]) -> float:
+    """Return the loss in nats of each word given those before it."""
+    rows, control = read_by(run, lines)
+    logs, labels = FAMILIES[run.recipe.model.kind].token_scores.get("left", _at_the_end)(run.model, rows, control)
+    return -float(logs[without_control(labels, control) >= 0].mean())
+
+
+def _at_the_end(model: ModelWithHeads, rows: Rows, control: ControlTokens) -> TokenScores:
+    """Score each token of a BERT as if the text ended there, with [MASK] in its place."""
+
+    def hidden_at(position: int) -> Tensor:
+        ids = rows.ids[:, : position + 2].clone()
+        ids[:, position], ids[:, position + 1] = control.mask or 0, control.special[-1]
+        return model.encoder(Rows(ids, torch.ones_like(ids), rows.position[:, : position + 2]))[:, position : position + 1]
+
+    return one_by_one(model, "masked", hidden_at, scored_tokens(rows, control))

@@ -47,6 +47,13 @@ ENCODER = {
     "model.heads": 4, "model.layers": 2, "model.dropout": 0.0, "training.learning_rate": 0.002, "training.batch_tokens": 2048,
 }  # fmt: skip
 GPT = {**ENCODER, "tokenizer": {"kind": "words"}}
+# For documents of one sentence: attention finds its way among ten words much sooner than among sixty.
+SENTENCE_ENCODER = {**ENCODER, "data.length": 32, "training.batch_tokens": 1024, "training.learning_rate": 0.003}
+# What a GPU trains in a minute, as settings of a size.
+GPU_ENCODER = {
+    "model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.batch_tokens": 8192,
+    "training.learning_rate": 0.001,
+}  # fmt: skip
 
 
 @dataclass
@@ -199,14 +206,21 @@ def train_text(
 
 
 def train_labels(
-    cell: Cell, start: Trained, train_on: Sequence[TextPair], dev: Sequence[TextPair], *, name: str = "tuned", **options: Any
+    cell: Cell,
+    start: Trained,
+    train_on: Sequence[TextPair],
+    dev: Sequence[TextPair],
+    *,
+    name: str = "tuned",
+    rate: float = 0.002,
+    **options: Any,
 ) -> Trained:
     """Fine-tune a pretrained run, which was finished, on texts with labels; the cell's settings are those of pretraining."""
     files = {
         "data.train": write_pairs(cell, f"{name}-train", [("text", "label"), *train_on]),
         "data.dev": write_pairs(cell, f"{name}-dev", [("text", "label"), *dev]),
     }
-    fixed = {"start": start.folder, "training.epochs": None, "training.batch_tokens": 1024, "training.learning_rate": 0.002}
+    fixed = {"start": start.folder, "training.epochs": None, "training.batch_tokens": 1024, "training.learning_rate": rate}
     return train(replace(cell, settings={}), "finetune", {**fixed, **files}, name=name, **options)
 
 

@@ -7,24 +7,20 @@ masked verb, and after fine-tuning. A rate of 80 % shows that the measure sees a
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import Language, texts
+from qkv.claims.language import SIMPLE, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import agreement, verb_examples
-from qkv.claims.training import ENCODER, train_labels, train_text
+from qkv.claims.probes import agreement, verbs_told
+from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher
-
-SHAPE = {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 1}
 
 
 def measure(cell: Cell) -> Measured:
     """Pretrain at one rate; measure masked verbs, and fine-tuning."""
-    language = Language(cell.seed, **SHAPE)
-    found = texts(language.documents(cell["documents"] + 100, cell.seed))
-    settings = {**ENCODER, "objective.rate": cell["rate"]}
-    run = train_text(cell, "bert-mini", settings, found[100:], found[:100], steps=cell["steps"], finish=True)
-    sentences = language.sentences(1000 + cell["examples"], 1000 + cell.seed)
-    tuned = train_labels(cell, run, verb_examples(sentences[1000:]), verb_examples(sentences[:1000]), steps=cell["tuning"])
-    return {"tuned": tuned.scores()["accuracy"], "masked": agreement(run, sentences[:1000])}
+    language = Language(cell.seed, **cell["language"])
+    text = sentence_text(language, cell["sentences"], cell.seed)
+    settings = {**SENTENCE_ENCODER, "objective.rate": cell["rate"]}
+    run = train_text(cell, "bert-mini", settings, *text, steps=cell["steps"], finish=True)
+    return {"tuned": verbs_told(cell, run, language), "masked": agreement(run, language.sentences(2000, 2000 + cell.seed))}
 
 
 def picture(result: Result) -> Picture:
@@ -48,8 +44,12 @@ CLAIM = Claim(
     "Short sentences leave few hints at 40 %.",
     variants={"15 %": {"rate": 0.15}, "40 %": {"rate": 0.4}, "80 %": {"rate": 0.8}},
     sizes={
-        "cpu": {"documents": 3000, "steps": 1200, "examples": 1000, "tuning": 200},
-        "quick": {"documents": 1500, "steps": 250, "tuning": 60, "training.batch_tokens": 1024},
+        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 700, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
+        "quick": {"steps": 600, "examples": 500},
+        "gpu": {
+            **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000,
+            "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
+        },
     },
     measure=measure,
     units={"tuned": "accuracy after fine-tuning", "masked": "masked verbs in the right number"},
@@ -63,4 +63,4 @@ CLAIM = Claim(
         Higher("fine-tuning learns the task", "tuned", "15 %", than=0.5, by=0.1),
     ),
     picture=picture,
-)
+)  # fmt: skip

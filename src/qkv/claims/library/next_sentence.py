@@ -16,7 +16,7 @@ from qkv.claims.experiment import Result
 from qkv.claims.language import Document, Language, texts
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.probes import rows_of, tokenizer_of, word_classes
-from qkv.claims.training import ENCODER, Trained, train_text
+from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, Trained, train_text
 from qkv.claims.verdict import Higher, Same
 from qkv.text.tokenizer import Tokenizer
 
@@ -47,7 +47,7 @@ def same_topic(run: Trained, documents: list[Document], order: bool) -> float:
     pairs, labels = [], []
     for some in by_topic.values():
         for document, other in zip(some, [*some[1:], some[0]], strict=True):
-            first, second, wrong = (" ".join(s.text for s in part) for part in (document[:2], document[2:4], other[2:4]))
+            first, second, wrong = (" ".join(s.text for s in part) for part in (document[:1], document[1:2], other[1:2]))
             pairs += [(first, second), (second, first) if order else (first, wrong)]
             labels += [0, 1]
     device = next(run.model.parameters()).device
@@ -66,9 +66,9 @@ def same_topic(run: Trained, documents: list[Document], order: bool) -> float:
 
 def measure(cell: Cell) -> Measured:
     """Train BERT for one task; measure it and the rival."""
-    language = Language(cell.seed)
-    found = language.documents(cell["documents"] + 400, cell.seed)
-    settings = {**ENCODER, "data.length": 64, "objective.sentence_task": cell["task"]}
+    language = Language(cell.seed, **cell["language"])
+    found = language.documents(cell["documents"] + 400, cell.seed, (2, 4))
+    settings = {**SENTENCE_ENCODER, "objective.sentence_task": cell["task"]}
     run = train_text(cell, "bert-mini", settings, texts(found[400:]), texts(found[:400]), steps=cell["steps"])
     validator: Any = run.job.validator
     return {
@@ -99,7 +99,16 @@ CLAIM = Claim(
     changes="Longer training may find in next-sentence pairs what else there is: in this language sentences often begin "
     "with what the last one ended with. Documents of many topics weaken the cue.",
     variants={"next sentence": {"task": "next"}, "sentence order": {"task": "order"}},
-    sizes={"cpu": {"documents": 8000, "steps": 2000}, "quick": {"documents": 3000, "steps": 400, "training.batch_tokens": 1024}},
+    sizes={
+        "cpu": {
+            "language": {"topics": 8, "nouns": 3, "verbs": 2, "adjectives": 2, "roles": 0}, "documents": 8000, "steps": 2500,
+        },
+        "quick": {"steps": 800},
+        "gpu": {
+            **GPU_ENCODER, "language": {"topics": 10, "nouns": 12, "verbs": 6, "adjectives": 4}, "documents": 40000,
+            "steps": 5000,
+        },
+    },
     measure=measure,
     units={
         "bert": "right, BERT",
@@ -114,4 +123,4 @@ CLAIM = Claim(
     ),
     controls=(Higher("BERT learns next sentence", "bert", "next sentence", than=0.5, by=0.3),),
     picture=picture,
-)
+)  # fmt: skip
