@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -71,24 +72,30 @@ class RequestStream:
         What comes within a moment goes together: an event for each token of a fast model would take longer than the token.
         """
         assert self.queued is not None
-        limit, done = self.service.settings.time_limit, self.queued.done
+        done, sent = self.queued.done, 0.0
         while True:
-            left = self.queued.seconds_left(limit)
-            if left is not None and left <= 0:
-                raise no_turn(limit)
-            try:
-                async with asyncio.timeout(left):
-                    await self._something.wait()
-            except TimeoutError:
-                continue
+            await self._wait_for_something()
+            if (rest := sent + MOMENT - time.monotonic()) > 0 and not done.done():
+                await asyncio.wait([done], timeout=rest)
             self._something.clear()
             self._told = False  # before reading, so that nothing is left behind
-            complete = done.done()
+            complete, sent = done.done(), time.monotonic()
             if self._received:
                 yield [self._received.popleft() for _ in range(len(self._received))]
             if complete:
                 return
-            await asyncio.wait([done], timeout=MOMENT)
+
+    async def _wait_for_something(self) -> None:
+        """Wait until something is received; raise if the request's turn has not come within the limit."""
+        assert self.queued is not None
+        limit = self.service.settings.time_limit
+        while (left := self.queued.seconds_left(limit)) is not None and not self._something.is_set():
+            if left <= 0:
+                raise no_turn(limit)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._something.wait()
+        await self._something.wait()
 
     async def pieces(self) -> AsyncIterator[tuple[int, str, list[Any]]]:
         """Return the index of a text, its next piece and what is told of the piece's tokens, until all are complete."""
