@@ -54,6 +54,10 @@ GPU_ENCODER = {
     "model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.batch_tokens": 8192,
     "training.learning_rate": 0.001,
 }  # fmt: skip
+GPU_TRANSFORMER = {
+    "model.width": 256, "model.feedforward": 1024, "model.encoder_layers": 4, "model.decoder_layers": 4,
+    "training.batch_tokens": 8192, "training.learning_rate": 0.001,
+}  # fmt: skip
 
 
 @dataclass

@@ -19,7 +19,7 @@ from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import Language, translations
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.training import TRANSFORMER, Trained, train_pairs
+from qkv.claims.training import GPU_TRANSFORMER, TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
 KINDS = {"encoder": "the encoder", "decoder": "the decoder's self-attention", "cross": "cross-attention"}
@@ -104,12 +104,7 @@ CLAIM = Claim(
             "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
             "sentences": 100000,
             "steps": 1500,
-            "model.width": 256,
-            "model.feedforward": 1024,
-            "model.encoder_layers": 4,
-            "model.decoder_layers": 4,
-            "training.batch_tokens": 8192,
-            "training.learning_rate": 0.001,
+            **GPU_TRANSFORMER,
         },
     },
     measure=measure,

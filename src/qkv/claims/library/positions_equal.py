@@ -13,7 +13,7 @@ from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import Language, translations
 from qkv.claims.pictures import Picture, strip
-from qkv.claims.training import TRANSFORMER, train_pairs
+from qkv.claims.training import GPU_TRANSFORMER, TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
 
@@ -50,12 +50,7 @@ CLAIM = Claim(
             "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
             "sentences": 100000,
             "steps": 1500,
-            "model.width": 256,
-            "model.feedforward": 1024,
-            "model.encoder_layers": 4,
-            "model.decoder_layers": 4,
-            "training.batch_tokens": 8192,
-            "training.learning_rate": 0.001,
+            **GPU_TRANSFORMER,
         },
     },
     measure=measure,
