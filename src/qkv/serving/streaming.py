@@ -16,7 +16,7 @@ from qkv.serving.errors import RequestError, error_body, no_turn
 from qkv.serving.registry import ServedModel
 from qkv.serving.service import Service, until_disconnect
 
-MOMENT = 0.02  # seconds in which what is new goes together
+MIN_INTERVAL = 0.02  # seconds between two events of a stream, at least
 
 
 class RequestStream:
@@ -29,8 +29,8 @@ class RequestStream:
         self.queued: QueuedRequest | None = None
         self._slot = contextlib.ExitStack()
         self._received: deque[tuple[int, Any]] = deque()  # filled by the worker's thread
-        self._something = asyncio.Event()  # was received, or all is complete
-        self._told = False  # whether the event loop knows of what was received
+        self._wake = asyncio.Event()  # set when results were received or all is complete
+        self._woken = False  # whether the worker has set it since results were last read
 
     async def start(self, prepare: Callable[[], PreparedRequest], by_item: bool = False) -> PreparedRequest:
         """Reserve a slot and put the request into the queue; if `by_item`, `received` gives the results of its items."""
@@ -42,7 +42,7 @@ class RequestStream:
         except BaseException:
             self._slot.close()
             raise
-        self.queued.done.add_done_callback(lambda _: self._something.set())
+        self.queued.done.add_done_callback(lambda _: self._wake.set())
         return prepared
 
     def callback(self, index: int, record: LogprobRecord | None = None) -> Callable[[str], None]:
@@ -59,43 +59,43 @@ class RequestStream:
         return receive
 
     def _receive(self, index: int, result: Any) -> None:
-        """Take what was computed; wake the event loop unless it was told already, which a fast model does for many tokens."""
+        """Take a result from the worker; wake the event loop, once for all results that it has not read yet."""
         self._received.append((index, result))
-        if not self._told:
-            self._told = True
+        if not self._woken:
+            self._woken = True
             with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                self.loop.call_soon_threadsafe(self._something.set)
+                self.loop.call_soon_threadsafe(self._wake.set)
 
     async def received(self) -> AsyncIterator[list[tuple[int, Any]]]:
         """Return what is new, as indices of items and their results, until all are complete.
 
-        What comes within a moment goes together: an event for each token of a fast model would take longer than the token.
+        Results that come within `MIN_INTERVAL` go together: an event for each token of a fast model would take longer than the token.
         """
         assert self.queued is not None
         done, sent = self.queued.done, 0.0
         while True:
-            await self._wait_for_something()
-            if (rest := sent + MOMENT - time.monotonic()) > 0 and not done.done():
+            await self._wait_for_results()
+            if (rest := sent + MIN_INTERVAL - time.monotonic()) > 0 and not done.done():
                 await asyncio.wait([done], timeout=rest)
-            self._something.clear()
-            self._told = False  # before reading, so that nothing is left behind
+            self._wake.clear()
+            self._woken = False  # before reading, so that nothing is left behind
             complete, sent = done.done(), time.monotonic()
             if self._received:
                 yield [self._received.popleft() for _ in range(len(self._received))]
             if complete:
                 return
 
-    async def _wait_for_something(self) -> None:
-        """Wait until something is received; raise if the request's turn has not come within the limit."""
+    async def _wait_for_results(self) -> None:
+        """Wait until results are received; raise if the request's turn has not come within the limit."""
         assert self.queued is not None
         limit = self.service.settings.time_limit
-        while (left := self.queued.seconds_left(limit)) is not None and not self._something.is_set():
+        while (left := self.queued.seconds_left(limit)) is not None and not self._wake.is_set():
             if left <= 0:
                 raise no_turn(limit)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await self._something.wait()
-        await self._something.wait()
+                    await self._wake.wait()
+        await self._wake.wait()
 
     async def pieces(self) -> AsyncIterator[tuple[int, str, list[Any]]]:
         """Return the index of a text, its next piece and what is told of the piece's tokens, until all are complete."""
