@@ -69,7 +69,7 @@ class RequestStream:
     async def received(self) -> AsyncIterator[list[tuple[int, Any]]]:
         """Return what is new, as indices of items and their results, until all are complete.
 
-        Results that come within `MIN_INTERVAL` go together: an event for each token of a fast model would take longer than the token.
+        Results within `MIN_INTERVAL` go together: an event for each token of a fast model would take longer than the token.
         """
         assert self.queued is not None
         done, sent = self.queued.done, 0.0
