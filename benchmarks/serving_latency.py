@@ -15,6 +15,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,6 +87,8 @@ def service(
     try:
         for line in process.stderr:
             if found := re.search(r"listens on http://\S+:(\d+)", line):
+                # Nobody would notice a service that waits because its messages are not read.
+                threading.Thread(target=sys.stderr.writelines, args=(process.stderr,), daemon=True).start()
                 yield int(found[1])
                 return
         raise SystemExit("the service did not start")

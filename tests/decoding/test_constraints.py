@@ -3,13 +3,14 @@
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from decoding_toys import BOS, EOS, PAD, SPECIAL, HashModel, TableModel, slow_beam, sources
 
 from qkv.base.errors import DataError
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.constraints import ban_repeats
+from qkv.decoding.constraints import Constraints, ban_repeats
 from qkv.decoding.search import decode
 
 WAYS = {
@@ -151,3 +152,11 @@ def test_a_prefix_that_cannot_fit_is_refused() -> None:
     ids, keep = sources([2])
     with pytest.raises(DataError, match="a prefix of 3 tokens does not fit within max_length 3"):
         decode(HashModel(7), ids, keep, DecodingConfig(max_length=3), prefix=[[4, 4, 4]], **SPECIAL)
+
+
+def test_other_inputs_share_the_tensors_that_a_recorded_step_reads() -> None:
+    """A CUDA graph reads them at their address: it must hold as long as the search goes on, whoever joins or leaves it."""
+    first, second = (Constraints(DecodingConfig(), [[], [4]], None, EOS, [BOS, PAD], torch.device("cpu")) for _ in range(2))
+    for others in (first.pick(np.array([1])), first.join(second), first.join(second).pick(np.array([3, 0]))):
+        assert others.never is first.never and others.not_yet is first.not_yet
+    assert first.join(second).pick(np.array([3, 0])).prefix_length.tolist() == [1, 0]

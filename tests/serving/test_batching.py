@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import pytest
+import torch
 from prometheus_client.parser import text_string_to_metric_families
 
 from qkv.base.errors import DataError
@@ -15,7 +16,7 @@ from qkv.serving.metrics import Metrics
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.worker import BatchWorker
 
-BAD, BROKEN = -1, -2
+BAD, BROKEN, LOST = -1, -2, -3
 SECRET = "what a user wrote"
 
 
@@ -42,6 +43,8 @@ class Doubling:
         assert self.go.wait(10)
         if any(item.value == BAD for item in items):
             raise DataError("this is not doubled")
+        if any(item.value == LOST for item in items):
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
         if any(item.value == BROKEN for item in items):
             raise RuntimeError(SECRET)
         return [2 * item.value for item in items]
@@ -180,6 +183,21 @@ def test_one_bad_text_does_not_spoil_the_batch(start: Start, work: Doubling, cap
     assert isinstance(bad, RequestError) and bad.status == 400 and "this is not doubled" in bad.message
     assert isinstance(broken, RequestError) and broken.status == 500 and SECRET not in broken.message
     assert "RuntimeError" in caplog.text and SECRET not in caplog.text
+
+
+def test_a_worker_whose_device_failed_ends(start: Start, work: Doubling) -> None:
+    """After it, every call of CUDA fails in this process: what is not answered may be asked again, of the next process."""
+
+    async def ask() -> list[Any]:
+        worker = start(wait=0.1, batch_tokens=1)
+        asked = [worker.compute(n, items(n)) for n in (LOST, 1)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        await until(lambda: not worker.alive)
+        with pytest.raises(RequestError, match="stopping"):
+            await worker.compute("a", items(3))
+        return found
+
+    assert [(each.code, each.status, each.retry_after) for each in asyncio.run(ask())] == [("device_failed", 503, 10)] * 2
 
 
 def test_closing_answers_what_waits(start: Start, work: Doubling) -> None:

@@ -3,6 +3,7 @@
 N inputs, R hypotheses, V vocabulary, T tokens so far, P longest prefix.
 """
 
+import copy
 import itertools
 from collections.abc import Iterable
 
@@ -95,7 +96,6 @@ class Constraints:
         phrases: PhraseTables | None = None,  # phrases that each output must contain
     ) -> None:
         self.config, self.eos, self.phrases, self.device = config, eos, phrases, device
-        self.never_ids = never
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.not_yet = torch.tensor([*never, eos], dtype=torch.long, device=device)  # before min_length is reached
         self.prefix, self.allowed = prefix, allowed
@@ -106,7 +106,7 @@ class Constraints:
         """Return the constraints of some of the inputs."""
         prefix = [self.prefix[row] for row in rows]
         allowed = None if self.allowed is None else [self.allowed[row] for row in rows]
-        picked = Constraints(self.config, prefix, allowed, self.eos, self.never_ids, self.device, self.phrases)
+        picked = self._of_others(prefix, allowed, self.phrases)
         if self.outside is not None:
             picked.outside = self.outside if len(self.outside) == 1 else self.outside[torch.from_numpy(rows)]
         return picked
@@ -114,10 +114,17 @@ class Constraints:
     def join(self, other: "Constraints") -> "Constraints":
         """Return the constraints of the inputs of both."""
         allowed = None if self.allowed is None else [*self.allowed, *(other.allowed or ())]
-        joined = Constraints(self.config, [*self.prefix, *other.prefix], allowed, self.eos, self.never_ids, self.device)
+        joined = self._of_others([*self.prefix, *other.prefix], allowed, None)
         if self.outside is not None and joined.same_allowed:
             joined.outside = self.outside
         return joined
+
+    def _of_others(self, prefix: list[list[int]], allowed: list[Tensor] | None, phrases: PhraseTables | None) -> "Constraints":
+        """Return the same constraints for other inputs, with the tensors of ids that a recorded step may read."""
+        others = copy.copy(self)
+        others.prefix, others.allowed, others.phrases, others.outside = prefix, allowed, phrases, None
+        others.prefix_length = np.array([len(tokens) for tokens in prefix])
+        return others
 
     @property
     def same_allowed(self) -> bool:

@@ -62,6 +62,12 @@ def internal_error() -> RequestError:
     return RequestError(500, "internal", "something went wrong here; the log says where")
 
 
+def device_failed() -> RequestError:
+    """Return the error for a request that was not answered because the GPU failed; another process takes over."""
+    message = "the device failed, and the service starts anew; ask again in a moment"
+    return RequestError(503, "device_failed", message, retry_after=10)
+
+
 def error_body(path: str, error: RequestError) -> bytes:
     """Return an error in the format of the path's API: OpenAI's under /v1/, LibreTranslate's elsewhere."""
     if path.startswith("/v1/"):

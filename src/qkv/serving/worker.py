@@ -15,10 +15,12 @@ import traceback
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import torch
+
 from qkv.base.errors import QkvError
 from qkv.serving.admission import Admission
 from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
-from qkv.serving.errors import RequestError, as_request_error, internal_error, no_turn, queue_full
+from qkv.serving.errors import RequestError, as_request_error, device_failed, internal_error, no_turn, queue_full
 from qkv.serving.lanes import Lane
 from qkv.serving.metrics import Metrics
 from qkv.serving.schedule import Schedule, Turn
@@ -50,7 +52,7 @@ class BatchWorker:
         self._resumed = 0.0  # when the step that runs began, or was resumed after texts had been read meanwhile
         self._interrupted = 0.0  # seconds for which steps have been interrupted, in all
         self._read: list[Lane] | None = None  # those whose texts were read during the step that runs; None between steps
-        self._closed = False
+        self._closed = self._device_failed = False
         metrics.watch_queue(name, lambda: self.active, lambda: self.waiting)
         self._thread = threading.Thread(target=self._run, name=f"qkv-{name}", daemon=True)
         self._thread.start()
@@ -127,7 +129,7 @@ class BatchWorker:
     def _run(self) -> None:
         while True:
             with self._changed:
-                turn = self._next_turn()
+                turn = None if self._device_failed else self._next_turn()
             if turn is None:
                 return
             self._take(turn)
@@ -254,6 +256,9 @@ class BatchWorker:
 
         A streamed one cannot be tried again once something of it has been passed on.
         """
+        if isinstance(error, torch.AcceleratorError):
+            self._give_up(items, error)
+            return
         requests = dict.fromkeys(item.request for item in items)
         for request in requests:
             if len(requests) == 1 or (passed_on and any(item.streamed for item in request.items)):
@@ -261,6 +266,14 @@ class BatchWorker:
             request.alone = True
         with self._changed:
             self.schedule.put_back(item for item in items if not item.request.cancelled)
+
+    def _give_up(self, items: list[BatchItem], error: Exception) -> None:
+        """Fail every request: after a failure of its GPU, a process cannot compute anything any more."""
+        _log_failure(error, items[0].request.id)
+        with self._changed:
+            self._closed = self._device_failed = True
+            for request in {item.request for item in (*items, *self.schedule.unfinished())}:
+                request.fail(device_failed())
 
 
 class QueueSlot:
@@ -284,6 +297,10 @@ def _as_request_error(error: Exception, request: str) -> RequestError:
         return error
     if isinstance(error, QkvError):
         return as_request_error(error)
+    _log_failure(error, request)
+    return internal_error()
+
+
+def _log_failure(error: Exception, request: str) -> None:
     where = "".join(traceback.format_tb(error.__traceback__))
     log.error("%s in a worker:\n%s", type(error).__name__, where, extra={"request_id": request})
-    return internal_error()
