@@ -13,6 +13,7 @@ from qkv.claims.pictures import Picture, strip
 from qkv.claims.probes import TESTED, agreement, frozen_verbs_told, verb_examples
 from qkv.claims.training import SENTENCE_ENCODER, train_labels, train_text
 from qkv.claims.verdict import Higher
+from qkv.jobs.job import Job
 
 UNTRAINED = {"training.learning_rate": 1e-12}
 
@@ -28,9 +29,14 @@ def measure(cell: Cell) -> Measured:
     masked = agreement(run, test)
     if cell["way"] == "linear":
         return {"right": frozen_verbs_told(run, train, test), "masked": masked}
-    freeze = (lambda job: job.model.encoder.requires_grad_(False)) if cell["way"] == "frozen" else None
-    tuned = train_labels(cell, run, verb_examples(train), verb_examples(test), steps=cell["tuning"], change=freeze)
+    change = freeze if cell["way"] == "frozen" else None
+    tuned = train_labels(cell, run, verb_examples(train), verb_examples(test), steps=cell["tuning"], change=change)
     return {"right": tuned.scores()["accuracy"], "masked": masked}
+
+
+def freeze(job: Job) -> None:
+    """Train nothing but the head."""
+    job.model.encoder.requires_grad_(False)
 
 
 def picture(result: Result) -> Picture:
