@@ -4,15 +4,17 @@ Random numbers come from (seed, number of the input), so a sample does not depen
 N outputs, V vocabulary.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from qkv.base.graphs import FunctionRecorder
 from qkv.base.seeds import rng_at
-from qkv.decoding.batch import DecodingBatch, check, joined_rows, take_places, to_host, worth_leaving
+from qkv.decoding.batch import DecodingBatch, check, joined_rows, take_places, worth_leaving
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
 from qkv.decoding.hypothesis import DEAD, NONE, Hypothesis
@@ -82,6 +84,8 @@ class TokenSearch:
         self.tokens = self.last[:, None][:, :0] if batch.constraints.need_tokens else None  # (N, T), NONE before short outputs
         self.repetition: RepetitionPenalty | None = None  # made when the vocabulary is known
         self.counts: Tensor | None = None  # (N, V) of the tokens of each output; None while no penalty needs them
+        self.recorder = FunctionRecorder("the choice of tokens")
+        self.logits: Tensor | None = None  # of the last step: memory that is in use tells the recorder that others are new
 
     def __len__(self) -> int:
         """The number of outputs that have not ended."""
@@ -123,22 +127,19 @@ class TokenSearch:
         """Add a token to each output, or read a piece of long inputs; return the outputs that ended, with their owners."""
         if isinstance(self.state, ReadsPieces) and not self.state.read_piece():
             return []
-        batch = self.batch
-        logits = own = self.model.step(self.last, self.state)
-        if batch.config.repetition_penalty != 1:
-            self.repetition = self.repetition or self._repetition(logits.size(1))
-            logits = self.repetition.apply(logits)
-        if any(options.penalises for options in self.options):
-            logits = self._penalised(logits)
-        logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
-        sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
-        batch.constraints.apply(logprobs, batch.lengths, self.tokens)
-        self.last = self._choose(logprobs)
+        batch, groups = self.batch, self._groups()
+        self.logits = own = self.model.step(self.last, self.state)
+        logits = self._penalised(own)
+        # The graph reads the logits and the numbers; everything else that it depends on is in the key.
+        constraints = None if logits is not own or len(groups) > 1 else batch.constraints.key(batch.lengths)
+        key = None if constraints is None else (constraints, self.options[0])
+        choice = partial(_choose, batch, self.tokens, groups)
+        self.last, found = self.recorder(choice, logits, self._numbers(), key=key)
         details: Sequence[TokenLogprob | None] = ()
         if batch.records is not None:
             wanted = [None if record is None else record.alternatives for record in batch.records]
             details = token_logprobs(own, self.last, wanted)
-        tokens, logprob, whole = to_host(self.last, logprobs.gather(1, self.last[:, None])[:, 0], sound)
+        tokens, logprob, whole = found.cpu().numpy()
         ended = self._add(tokens, logprob, whole, details)
         if self.tokens is not None:
             self.tokens = torch.cat([self.tokens, self.last[:, None]], 1)
@@ -153,29 +154,30 @@ class TokenSearch:
         return ended
 
     def _penalised(self, logits: Tensor) -> Tensor:
-        """Return logits (N, V) with each output's own penalties of the tokens that it has."""
+        """Return logits (N, V) with the penalties of the tokens that each output has; the same tensor where there are none."""
+        if self.batch.config.repetition_penalty != 1:
+            self.repetition = self.repetition or self._repetition(logits.size(1))
+            logits = self.repetition.apply(logits)
+        if not any(options.penalises for options in self.options):
+            return logits
         if self.counts is None:
             self.counts = counts_of(self.outputs, logits.size(1), logits.device)
         penalties = [(options.frequency_penalty, options.presence_penalty) for options in self.options]
         return penalise(logits, self.counts, *torch.tensor(penalties, device=logits.device).T)
 
-    def _choose(self, logprobs: Tensor) -> Tensor:
-        """Return the next token of each output, (N,), by its own options; ties of greedy search go to the lowest id."""
+    def _groups(self) -> dict[SamplingOptions, list[int]]:
+        """Return the rows of outputs with equal options."""
         groups: dict[SamplingOptions, list[int]] = {}
         for row, options in enumerate(self.options):
             groups.setdefault(options, []).append(row)
-        numbers = self.uniform.gather(1, self._lengths_on_device()[:, None])[:, 0] if self.uniform.size(1) else None
-        if len(groups) == 1:
-            return _next_tokens(logprobs, numbers, self.options[0])
-        chosen = torch.empty_like(self.last)
-        for options, members in groups.items():
-            rows = torch.tensor(members, device=chosen.device)
-            chosen[rows] = _next_tokens(logprobs[rows], None if numbers is None else numbers[rows], options)
-        return chosen
+        return groups
 
-    def _lengths_on_device(self) -> Tensor:
+    def _numbers(self) -> Tensor:
+        """Return the random number of each output's next token, (N,); (N, 0) if none samples."""
+        if not self.uniform.size(1):
+            return self.uniform
         lengths = np.minimum(self.batch.lengths, self.uniform.size(1) - 1)  # an output that has ended waits to leave
-        return torch.from_numpy(lengths).to(self.last.device)
+        return self.uniform.gather(1, torch.from_numpy(lengths).to(self.last.device)[:, None])[:, 0]
 
     def _add(
         self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray, details: Sequence[TokenLogprob | None]
@@ -230,12 +232,30 @@ class TokenSearch:
         return RepetitionPenalty(self.batch.config.repetition_penalty, previous, vocabulary, self.last.device)
 
 
-def _next_tokens(logprobs: Tensor, uniform: Tensor | None, options: SamplingOptions) -> Tensor:
-    """Return the most probable token of each row (N, V), or the one drawn by `uniform` (N,)."""
-    if not options.sampling:
-        return argmax(logprobs)
-    assert uniform is not None
-    return draw(logprobs, uniform, options)
+def _choose(
+    batch: DecodingBatch, tokens: Tensor | None, groups: Mapping[SamplingOptions, list[int]], logits: Tensor, numbers: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the next token of each output, (N,), by its own options; and tokens, log-probabilities and a check, (3, N).
+
+    Ties of greedy search go to the lowest id. A check is NaN if some logit of the row is not finite.
+    """
+    logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
+    sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
+    batch.constraints.apply(logprobs, batch.lengths, tokens)
+    if len(groups) == 1:
+        chosen = _next_tokens(logprobs, numbers, next(iter(groups)))
+    else:
+        chosen = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+        for options, members in groups.items():
+            rows = torch.tensor(members, device=chosen.device)
+            chosen[rows] = _next_tokens(logprobs[rows], numbers[rows], options)
+    # All numbers in one tensor: copying it is a step's only wait for the device.
+    return chosen, torch.stack([chosen.float(), logprobs.gather(1, chosen[:, None])[:, 0], sound])
+
+
+def _next_tokens(logprobs: Tensor, numbers: Tensor, options: SamplingOptions) -> Tensor:
+    """Return the most probable token of each row (N, V), or the one drawn by `numbers` (N,)."""
+    return draw(logprobs, numbers, options) if options.sampling else argmax(logprobs)
 
 
 def _uniform_numbers(batch: DecodingBatch, copies: int) -> Tensor:
