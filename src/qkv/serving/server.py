@@ -25,7 +25,7 @@ OTHER_FILES = 256  # that a process has open beside its connections
 CLEAN_EVERY = 300  # ticks of 0.1 s: translated files that are too old are deleted
 # Seconds after which a thread that runs Python lets another run. A model's thread asks for its turn after each operation, of
 # which there are hundreds in a pass; with Python's default of 5 ms, a pass beside a busy thread took ten times as long.
-SWITCH = 0.0005
+SWITCH = 0.0001
 LINGER = 2.0  # seconds in which connected clients may send one more request before the server stops
 
 

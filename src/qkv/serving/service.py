@@ -48,6 +48,7 @@ class Service:
         }
         self.threads = FairThreads(2, "qkv-prepare")  # so that the event loop stays free
         self.downloads = Downloads(settings.downloads)
+        self.streams: set[Any] = set()  # those that are open
         self.stopping = False
         self.surplus = 0  # connections that other processes should have: the next responses close theirs
 
