@@ -9,7 +9,7 @@ from typing import Any
 from qkv.base.errors import DataError
 from qkv.claims.claim import SIZES, Claim
 from qkv.claims.experiment import Result
-from qkv.claims.verdict import interval_of_mean
+from qkv.claims.verdict import HOLDS, interval_of_mean
 from qkv.report.charts import short
 from qkv.training.progress import duration
 
@@ -103,8 +103,14 @@ def explain(finding: Record) -> str:
 
 
 def shown_verdict(record: Record) -> str:
-    """Return the verdict, marked where it is preliminary."""
-    return f"{record['verdict']} ({record['preliminary']})" if record["preliminary"] else record["verdict"]
+    """Return the verdict, and what it hides: how many parts hold, that a control failed, that it is preliminary."""
+    holding, notes = sum(part["outcome"] == HOLDS for part in record["parts"]), []
+    if any(control["outcome"] != HOLDS for control in record["controls"]):
+        notes.append("a control failed")
+    elif 0 < holding < len(record["parts"]):
+        notes.append(f"{holding} of {len(record['parts'])} parts hold")
+    notes += [record["preliminary"]] if record["preliminary"] else []
+    return f"{record['verdict']} ({'; '.join(notes)})" if notes else record["verdict"]
 
 
 def cost(record: Record) -> str:
