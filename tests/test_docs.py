@@ -1,5 +1,6 @@
 """The documentation keeps up with the code."""
 
+import importlib.util
 import re
 import shlex
 from dataclasses import fields
@@ -23,6 +24,7 @@ from qkv.text.tokenizer import TokenizerConfig
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [page for page in PAGES if page.parent != DOCS / "reference"]  # made by `make docs`
 KINDS = [
     CLASSES[objective.config_class.job][family.config, objective.config_class]
     for kind, objective in OBJECTIVES.items()
@@ -182,3 +184,17 @@ def test_what_others_start_from_can_write_any_text(name: str) -> None:
     """As a translator has the tokenizer of the run that it starts from, with case or without, and what is unknown to it."""
     tokenizer = load_recipe(name, ["data.text=text.txt"]).tokenizer
     assert isinstance(tokenizer, TokenizerConfig) and tokenizer.kind == "unigram" and not tokenizer.lowercase
+
+
+def test_reference_pages_have_every_key_and_command() -> None:
+    """`make docs` makes them from the code."""
+    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
+    assert spec is not None and spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    keys, commands = reference.keys_page(), reference.commands_page()
+    assert [key for key in KEYS if f"| `{key.rpartition('.')[2]}` |" not in keys and key.count(".") == 1] == []
+    assert "target tokens per update, over all processes" in keys  # comments in the code are what keys mean
+    assert [name for name in typer.main.get_command(app).commands if f"## qkv {name}\n" not in commands] == []  # type: ignore[attr-defined]
+    assert "Folder of a run" in commands
+    assert [name for name in recipe_names() if f"## {name}\n" not in reference.recipes_page()] == []
