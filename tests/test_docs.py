@@ -23,7 +23,13 @@ from qkv.text.tokenizer import TokenizerConfig
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "README.zh-CN.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted(DOCS.rglob("*.md")),
+]
 PAGES = [page for page in PAGES if page.parent != DOCS / "reference"]  # made by `make docs`
 KINDS = [
     CLASSES[objective.config_class.job][family.config, objective.config_class]
