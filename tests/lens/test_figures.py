@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inspected_models import TEXT, generator, reader, translator
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.lens.figures import VIEWS, draw_view, select_maps
 from qkv.lens.view import AttentionView, look
 
@@ -51,6 +51,12 @@ def test_encoders_and_gpts_show_all_heads(tmp_path: Path) -> None:
     for number, loaded in enumerate((reader("bert", tmp_path), generator(tmp_path))):
         draw_view(look(loaded, TEXT), tmp_path / f"{number}.png")
         assert (tmp_path / f"{number}.png").read_bytes().startswith(PNG)
+
+
+def test_an_empty_output_has_no_alignment(tmp_path: Path) -> None:
+    """As that of a translator which has hardly been trained."""
+    with pytest.raises(DataError, match="an empty text has no alignment"):
+        draw_view(look(translator("transformer"), TEXT, ""), tmp_path / "a.png", "alignment")
 
 
 def test_what_is_not_there_is_refused(seen: AttentionView, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.base.fonts import available_fonts
 from qkv.lens.heatmap import INK, attention_png
@@ -108,6 +108,8 @@ def _draw_alignment(view: AttentionView, path: Path) -> None:
     if view.alignment is None:
         raise ConfigError(f"there is no alignment of a text with itself; choose another view, such as {' or '.join(MAP_VIEWS)}")
     texts = [view.texts[name].words for name in ("source", "target")]
+    if not all(texts):
+        raise DataError("an empty text has no alignment; the model's own output may be empty before it has learned, or give --target")
     with _figure(path, (max(4, 0.62 * max(map(len, texts)) + 0.5), 2.4), fitted=False) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         positions = [_word_centers(words) for words in texts]
@@ -133,7 +135,7 @@ def _word_centers(words: Sequence[str]) -> list[float]:
         wide = sum(2.0 if ord(char) > 0x2E80 else 1.0 for char in word) + 1.5
         centers.append(end + wide / 2)
         end += wide
-    return centers or [0.0]
+    return centers
 
 
 def _draw_attribution(view: AttentionView, path: Path) -> None:
