@@ -109,7 +109,7 @@ def _draw_alignment(view: AttentionView, path: Path) -> None:
         raise ConfigError(f"there is no alignment of a text with itself; choose another view, such as {' or '.join(MAP_VIEWS)}")
     texts = [view.texts[name].words for name in ("source", "target")]
     if not all(texts):
-        raise DataError("an empty text has no alignment; the model's own output may be empty before it has learned, or give --target")
+        raise DataError("an empty text has no alignment, and the model's own output is empty until it has learned; give --target")
     with _figure(path, (max(4, 0.62 * max(map(len, texts)) + 0.5), 2.4), fitted=False) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         positions = [_word_centers(words) for words in texts]
