@@ -68,6 +68,22 @@ def test_a_map(folder: Path, tmp_path: Path) -> None:
     assert "6 words" in qkv_vectors("map", folder, "--out", out, "--overwrite")
 
 
+def test_views(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.json"
+    assert qkv_vectors("analogy", folder, "cat", "cats", "dog", "-n", 2, "--out", out).split()[1] == "dogs"
+    assert json.loads(out.read_text())["answers"][0]["word"] == "dogs"
+    assert "6 words" in qkv_vectors("map", folder, "--method", "tsne", "--out", out, "--overwrite")
+    assert [*json.loads(out.read_text())["points"]] == ["pca", "tsne"]
+    for words, said in (
+        (("map", folder, "--method", "umap", "--out", tmp_path / "b.png"), "choose pca or tsne"),
+        (("analogy", folder, "cat", "cats", "dog", "--out", "arrows.svg"), "must end with .png or .json"),
+        (("neighbours", folder, "cat", "--out", tmp_path / "b.png"), "is for neighbours --through-training"),
+        (("neighbours", folder, "cat", "--through-training"), "has no snapshots of its training"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            qkv_vectors(*words)
+
+
 def test_conversions(folder: Path, tmp_path: Path) -> None:
     before = folder
     for name, kind in {"a.vec": None, "b.bin": None, "c.txt": "glove", "d.bin": "fasttext", "e": None}.items():

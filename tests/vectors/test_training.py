@@ -70,9 +70,10 @@ def slowly(train_chunk: Callable[[Word2VecTrainer, int], None]) -> Callable[[Wor
     return slow
 
 
-def interrupted(pool: hogwild.WorkerPool, show: object) -> None:
+def interrupted(pool: hogwild.WorkerPool, save_at: float, show: object) -> None:
     while pool.next < 17:
-        time.sleep(0.001)
+        if pool.wait(0.001):
+            return
     raise KeyboardInterrupt
 
 

@@ -22,6 +22,7 @@ FORMATS = "qkv (a folder), word2vec, word2vec-binary, glove or fasttext"
 File = Annotated[Path, typer.Argument(metavar="VECTORS", help="A folder of qkv's, or a file of word2vec, GloVe or fastText.")]
 Count = Annotated[int, typer.Option("--count", "-n", help="Number of words to print.", min=1)]
 Method = Annotated[str, typer.Option(help="add for 3CosAdd, mul for 3CosMul.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 Limit = Annotated[int | None, typer.Option(help="Search only the first LIMIT words, the most frequent ones.", min=1)]
 
 
@@ -31,10 +32,20 @@ def neighbours(
     words: Annotated[list[str], typer.Argument(metavar="WORD...", help="Words to look up.")],
     count: Count = 10,
     limit: Limit = None,
+    through_training: Annotated[
+        bool, typer.Option("--through-training", help="At each snapshot of vectors that were trained with --set snapshots=8.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="With --through-training, write picture.png or numbers.json.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Print the nearest words of each word, with their cosines."""
     from qkv.vectors.formats import read_vectors
 
+    if through_training:
+        _neighbours_through_training(vectors, words, count, out, overwrite)
+        return
+    if out is not None:
+        raise ConfigError("--out is for neighbours --through-training; leave it out")
     loaded = read_vectors(vectors)
     for word in words:
         found = loaded.most_similar(word, topn=count, limit=limit)
@@ -52,14 +63,19 @@ def analogy(
     count: Count = 5,
     method: Method = "add",
     limit: Limit = None,
+    out: Annotated[Path | None, typer.Option(help="Write the words in a plane with arrows: picture.png or numbers.json.")] = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Answer an analogy: FIRST is to SECOND as THIRD is to which words?"""
     from qkv.vectors.formats import read_vectors
+    from qkv.vectors.views import view_analogy
 
     _check_method(method)
-    loaded = read_vectors(vectors)
-    search = loaded.most_similar_cosmul if method == "mul" else loaded.most_similar
-    _print_words(search([second, third], [first], topn=count, limit=limit))
+    _check_out(out, overwrite)
+    found = view_analogy(read_vectors(vectors), (first, second, third), count, method, limit)
+    _print_words(found.answers)
+    if out is not None:
+        print(found.save(out))
 
 
 @vectors_app.command()
@@ -100,16 +116,20 @@ def map_command(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD...]", help="Words to plot; by default the first ones of the vocabulary.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The PNG file to write.")] = Path("map.png"),
+    out: Annotated[Path, typer.Option(help="The file to write: picture.png, or numbers.json with neighbours to search.")] = Path(
+        "map.png"
+    ),
     around: Annotated[int, typer.Option(help="Also plot this many neighbours of each word, in a colour per word.", min=0)] = 0,
     count: Annotated[int, typer.Option("--count", "-n", help="Number of words to plot if none are given.", min=2)] = 100,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
+    method: Annotated[str, typer.Option(help="pca, or tsne, in which near neighbours stay near (at most 2,000 words).")] = "pca",
+    overwrite: Overwrite = False,
 ) -> None:
-    """Plot words in two dimensions, by PCA of their vectors."""
+    """Plot words in two dimensions, by PCA or t-SNE of their vectors."""
     from qkv.vectors.formats import read_vectors
-    from qkv.vectors.plot import plot_words
+    from qkv.vectors.plot import plot_points
+    from qkv.vectors.views import map_words, write_json
 
-    _refuse_existing(out, overwrite)
+    _check_out(out, overwrite)
     loaded = read_vectors(vectors)
     if not words:
         groups = [loaded.words[:count]]
@@ -122,7 +142,12 @@ def map_command(
             plotted |= {*near}
             groups.append([word, *near])
     total = sum(map(len, groups))
-    unlabelled = plot_words(loaded, groups, f"{vectors.name}: {total} words", out)
+    found = map_words(loaded, groups, method)
+    if out.suffix == ".json":
+        write_json(found.json(), out)
+        print(f"{out}: {total:,} words")
+        return
+    unlabelled = plot_points(found.points[method], groups, f"{vectors.name}: {total} words", out)
     print(f"{out}: {total:,} words" + (f", {unlabelled:,} of them without a label for lack of room" if unlabelled else ""))
 
 
@@ -150,6 +175,27 @@ def convert(
 def _check_method(method: str) -> None:
     if method not in ("add", "mul"):
         raise ConfigError(f"--method {method} is not known; choose add or mul")
+
+
+def _check_out(out: Path | None, overwrite: bool) -> None:
+    if out is not None:
+        if out.suffix not in (".png", ".json"):
+            raise ConfigError(f"--out {out}: the name must end with .png or .json, which chooses the format")
+        _refuse_existing(out, overwrite)
+
+
+def _neighbours_through_training(vectors: Path, words: list[str], count: int, out: Path | None, overwrite: bool) -> None:
+    from qkv.vectors.views import neighbours_through_training
+
+    _check_out(out, overwrite)
+    found = neighbours_through_training(vectors, words, count)
+    if out is not None:
+        print(found.save(out))
+        return
+    for word in words:
+        print(f"{word}:")
+        for share, near in zip(found.shares, found.found, strict=True):
+            print(f"  {share:7.2%}  " + ", ".join(f"{other} {cosine:.2f}" for other, cosine in near[word]))
 
 
 def _refuse_existing(out: Path, overwrite: bool) -> None:

@@ -15,6 +15,7 @@ from qkv.base.errors import DataError
 from qkv.base.files import atomic_folder
 from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at
+from qkv.base.snapshots import SnapshotCount
 from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.vectors.cooccurrence import PAIR, CooccurrenceCounts, count_cooccurrences, open_cooccurrences
 from qkv.vectors.corpus import WordCorpus, WordCorpusConfig
@@ -36,6 +37,7 @@ class GloVeConfig(WordCorpusConfig):
     alpha: float = 0.75  # smaller ones (x / x_max) ** alpha
     result: Part = "sum"  # vectors of words (input), of contexts (output), or both combined; both matrices are saved
     memory: float = Field(1.0, gt=0)  # GiB for co-occurrence counts; the rest goes to disk
+    snapshots: SnapshotCount = 0  # of the most frequent words' vectors through training, at log-spaced times
     threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
@@ -80,6 +82,11 @@ class GloVeTrainer:
         kernel: Any = glove.train_pairs  # its arguments have no types for mypy
         numbers = (np.float32(number) for number in (self.config.learning_rate, self.config.x_max, self.config.alpha))
         kernel(pairs, *self.arrays.values(), self.config.width, *numbers)
+
+    def frequent_vectors(self, count: int) -> np.ndarray:
+        """Return the vectors of the most frequent words so far, (count, D), while training goes on."""
+        inputs, outputs = (self.arrays[name][:count, : self.config.width] for name in ("words", "contexts"))
+        return WordVectors.combine([""] * len(inputs), inputs, outputs, self.config.result).matrix
 
     def vectors(self) -> WordVectors:
         """Return the trained vectors."""

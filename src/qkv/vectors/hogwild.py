@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from qkv.base.errors import CheckpointError, QkvError
 from qkv.base.files import atomic_folder
+from qkv.vectors.snapshots import VectorSnapshotWriter
 from qkv.vectors.tensors import map_tensors, write_tensors
 
 SAVE_EVERY = 600  # seconds
@@ -74,10 +75,10 @@ class HogwildCheckpoint:
 
 
 class WorkerPool:
-    """Threads that take chunks of a task in order."""
+    """Threads that take chunks of a task in order, from `first` to the one before `end`."""
 
-    def __init__(self, task: HogwildTask, first: int, threads: int):
-        self.task, self.next = task, first
+    def __init__(self, task: HogwildTask, first: int, threads: int, end: int | None = None):
+        self.task, self.next, self.end = task, first, task.chunks if end is None else end
         self.lock, self.stopped = threading.Lock(), False
         self.error: BaseException | None = None
         self.running, self.ended = threads, threading.Event()
@@ -101,7 +102,7 @@ class WorkerPool:
     def _take(self) -> int | None:
         """Return the number of the next chunk, or None when there is none left."""
         with self.lock:
-            if self.stopped or self.next >= self.task.chunks:
+            if self.stopped or self.next >= self.end:
                 return None
             self.next += 1
             return self.next - 1
@@ -125,16 +126,23 @@ def train_hogwild(
     threads: int,
     checkpoint: HogwildCheckpoint | None,
     quiet: bool = False,
+    snapshots: VectorSnapshotWriter | None = None,
 ) -> float:
-    """Train all remaining chunks on the shared arrays, saving now and then; return the speed in units per second."""
+    """Train all remaining chunks on the shared arrays, saving now and then; return the speed in units per second.
+
+    Threads wait for each other where a snapshot is made.
+    """
     done = first = checkpoint.load(arrays) if checkpoint else 0
     begin, per_chunk = time.perf_counter(), task.amount / task.chunks
+    if snapshots:
+        snapshots.start(done)
+    saved = time.monotonic()
     with progress_bar(task.amount, task.unit, quiet, first * per_chunk) as show:
         while done < task.chunks:
-            pool = WorkerPool(task, done, threads)
+            pool = WorkerPool(task, done, threads, snapshots.next_step(done) if snapshots else None)
             pool.start()
             try:
-                _wait_until_save(pool, lambda chunk: show(chunk * per_chunk))
+                _wait_until_save(pool, saved + SAVE_EVERY, lambda chunk: show(chunk * per_chunk))
             except KeyboardInterrupt:
                 pool.stop()
                 if not checkpoint:
@@ -144,15 +152,17 @@ def train_hogwild(
                 raise TrainingInterrupted(f"interrupted after {so_far}; run the same command to continue") from None
             pool.stop()
             done = pool.next
-            if checkpoint and done < task.chunks:
+            if snapshots:
+                snapshots.write(done)
+            if checkpoint and done < task.chunks and time.monotonic() - saved >= SAVE_EVERY:
                 checkpoint.save(arrays, done)
+                saved = time.monotonic()
     return (task.chunks - first) * per_chunk / max(time.perf_counter() - begin, 1e-9)
 
 
-def _wait_until_save(pool: WorkerPool, show: Callable[[int], None]) -> None:
-    """Show progress until all chunks are done or SAVE_EVERY seconds have passed."""
-    begin = time.monotonic()
-    while not pool.wait(POLL_EVERY) and time.monotonic() - begin < SAVE_EVERY:
+def _wait_until_save(pool: WorkerPool, save_at: float, show: Callable[[int], None]) -> None:
+    """Show progress until all chunks are done or it is time to save."""
+    while not pool.wait(POLL_EVERY) and time.monotonic() < save_at:
         show(pool.next)
 
 

@@ -1,6 +1,7 @@
 """A scatter plot of words: vectors in two dimensions by PCA, with labels that do not overlap."""
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from qkv.vectors.word_vectors import WordVectors
 COLOURS = ("#3b5bdb", "#e8590c", "#0c8599", "#ae3ec9", "#5c940d", "#868e96", "#c92a2a")
 LINE_COLOUR = "#868e96"
 DOT = 6.5  # half of a point's width in pixels, with a margin
+LINE = 3.0  # half of an arrow's width in pixels, with a margin
 LABEL_DISTANCES = (0.0, 14.0, 30.0, 50.0)  # tried distances of a label from its point, in pixels
 DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 
+Arrow = tuple[tuple[float, float], tuple[float, float]]  # from where to where
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 
 
@@ -38,8 +41,8 @@ def plot_words(vectors: WordVectors, groups: list[list[str]], title: str, path: 
     return plot_points(pca_2d(vectors[words]), groups, title, path)
 
 
-def plot_points(points: np.ndarray, groups: list[list[str]], title: str, path: Path) -> int:
-    """Plot the points (N, 2) of the words of all groups; return the number of words left without a label."""
+def plot_points(points: np.ndarray, groups: list[list[str]], title: str, path: Path, arrows: Sequence[Arrow] = ()) -> int:
+    """Plot the points (N, 2) of the words of all groups, and arrows; return the number of words left without a label."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -57,20 +60,35 @@ def plot_points(points: np.ndarray, groups: list[list[str]], title: str, path: P
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_color("#e5e5e0")
-        unlabelled = _draw_labels(axes, canvas.get_renderer(), words, points, colours)
+        for number, (start, end) in enumerate(arrows):
+            look = {
+                "arrowstyle": "-|>",
+                "color": COLOURS[number % len(COLOURS)],
+                "linewidth": 1.6,
+                "mutation_scale": 14,
+                "alpha": 0.7,
+            }
+            axes.annotate("", xy=end, xytext=start, arrowprops=look)
+            axes.update_datalim([start, end])
+        unlabelled = _draw_labels(axes, canvas.get_renderer(), words, points, colours, arrows)
         with atomic_file(path) as aside:
             canvas.print_png(aside)
     return unlabelled
 
 
-def _draw_labels(axes: Any, renderer: Any, words: list[str], points: np.ndarray, colours: list[str]) -> int:
-    """Write each word where it covers neither a point nor another word; earlier words choose first."""
+def _draw_labels(
+    axes: Any, renderer: Any, words: list[str], points: np.ndarray, colours: list[str], arrows: Sequence[Arrow]
+) -> int:
+    """Write each word where it covers neither a point nor an arrow nor another word; earlier words choose first."""
     size = 8.5 if len(words) <= 120 else 7
     axes.apply_aspect()
     axes.autoscale_view()
     pixels = axes.transData.transform(points)
     frame = axes.get_window_extent(renderer).extents
     taken = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in pixels]
+    for start, end in arrows:
+        along = np.linspace(start, end, 100)[2:-2]  # the ends are at points
+        taken += [(x - LINE, y - LINE, x + LINE, y + LINE) for x, y in axes.transData.transform(along)]
     unlabelled = 0
     for word, point, colour in zip(words, pixels, colours, strict=True):
         text = axes.text(0, 0, word.replace("$", r"\$"), transform=None, fontsize=size, color=colour, ha="left", va="bottom")

@@ -9,12 +9,12 @@ import numpy as np
 
 from qkv.base.errors import DataError
 
-DTYPES: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
+DTYPES: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "I64": np.dtype("<i8")}
 MAX_HEADER = 100_000_000  # bytes, the limit of the format
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Write float32 and int64 arrays by name, with metadata in the header."""
+    """Write float32, float16 and int64 arrays by name, with metadata in the header."""
     header: dict[str, object] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
     for name, array in tensors.items():

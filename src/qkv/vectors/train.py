@@ -11,6 +11,7 @@ from qkv.base.errors import ConfigError
 from qkv.vectors.corpus import WordCorpus, open_corpus
 from qkv.vectors.glove import GloVeConfig, GloVeTrainer
 from qkv.vectors.hogwild import HogwildCheckpoint, HogwildTask, train_hogwild
+from qkv.vectors.snapshots import VectorSnapshotWriter
 from qkv.vectors.word2vec import FastTextConfig, FastTextTrainer, Word2VecConfig, Word2VecTrainer
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
@@ -25,6 +26,9 @@ class VectorTrainer(Protocol):
 
     def vectors(self) -> WordVectors:
         """Return the trained vectors."""
+
+    def frequent_vectors(self, count: int) -> np.ndarray:
+        """Return the vectors of the most frequent words so far, (count, D), while training goes on."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,20 @@ def train_vectors(
         raise ConfigError(f"{out}: exists already and holds no vectors; choose another --out")
     corpus = open_corpus(texts, config, quiet)
     trainer = METHODS[method].trainer(corpus, config, quiet)
-    settings = {"method": method, "corpus": corpus.folder.name, **config.model_dump(mode="json", exclude={"threads", "memory"})}
+    settings = {
+        "method": method,
+        "corpus": corpus.folder.name,
+        **config.model_dump(mode="json", exclude={"threads", "memory", "snapshots"}),
+    }
     checkpoint = HogwildCheckpoint(out, settings) if out else None
-    speed = train_hogwild(trainer.task, trainer.arrays, config.threads, checkpoint, quiet)
+    snapshots = None
+    if out and config.snapshots:
+        snapshots = VectorSnapshotWriter(out, config.snapshots, trainer.task.chunks, trainer.frequent_vectors)
+    speed = train_hogwild(trainer.task, trainer.arrays, config.threads, checkpoint, quiet, snapshots)
     vectors = trainer.vectors()
     if out and checkpoint:
         vectors.save(out)
         checkpoint.delete()
+        if snapshots:
+            snapshots.finish()
     return TrainedVectors(vectors, trainer.task.amount, trainer.task.unit, speed, corpus)

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from qkv.base.hardware import cpu_cores
 from qkv.base.seeds import rng_at, seed_at
+from qkv.base.snapshots import SnapshotCount
 from qkv.vectors.corpus import WordCorpus, WordCorpusConfig
 from qkv.vectors.hogwild import HogwildTask
 from qkv.vectors.subwords import Subwords, ngram_table
@@ -31,6 +32,7 @@ class Word2VecConfig(WordCorpusConfig):
     epochs: int = Field(5, ge=1)
     learning_rate: float | None = Field(None, gt=0)  # 0.025 for skip-gram and 0.05 for CBOW; falls linearly
     result: Part = "input"  # vectors of words (input), of contexts (output), or both combined; both matrices are saved
+    snapshots: SnapshotCount = 0  # of the most frequent words' vectors through training, at log-spaced times
     threads: int = Field(default_factory=cpu_cores, ge=1)
     seed: int = 0
 
@@ -134,6 +136,19 @@ class Word2VecTrainer:
             return WordVectors(words, inputs, subwords=subwords, counts=counts)
         return WordVectors.combine(words, inputs, outputs, self.config.result, subwords=subwords, counts=counts)
 
+    def frequent_vectors(self, count: int) -> np.ndarray:
+        """Return the vectors of the most frequent words so far, (count, D), while training goes on."""
+        inputs, outputs = (array[:, : self.config.width] for array in self.arrays.values())
+        own = self._input_vectors(inputs, min(count, self.vocab))
+        return (
+            own
+            if self.config.result == "input"
+            else WordVectors.combine([""] * len(own), own, outputs[: len(own)], self.config.result).matrix
+        )
+
+    def _input_vectors(self, inputs: np.ndarray, count: int) -> np.ndarray:
+        return inputs[:count]
+
     def _subwords(self, inputs: np.ndarray) -> Subwords | None:
         """Return the rows of words and n-grams; None without n-grams."""
         return None
@@ -154,6 +169,13 @@ class FastTextTrainer(Word2VecTrainer):
 
         rows, starts = ngram_table(self.corpus.words(self.vocab), self.config.min_n, self.config.max_n, self.buckets)
         return getattr(fasttext, f"train_{self.architecture}"), (rows + np.int32(self.vocab), starts)
+
+    def _input_vectors(self, inputs: np.ndarray, count: int) -> np.ndarray:
+        rows, starts = self.ngrams
+        owners = np.repeat(np.arange(count), np.diff(starts[: count + 1]))
+        total = inputs[:count].copy()
+        np.add.at(total, owners, inputs[rows[: starts[count]]])
+        return total / (1 + np.diff(starts[: count + 1]))[:, None].astype(np.float32)
 
     def _subwords(self, inputs: np.ndarray) -> Subwords | None:
         return Subwords(inputs[: self.vocab], inputs[self.vocab :], self.config.min_n, self.config.max_n)
