@@ -78,11 +78,11 @@ class NetworkRun(NamedTuple):
         )
 
 
-def read_network_run(run: Path) -> NetworkRun:
-    """Read the run of a network with heads (an encoder or a GPT), with its newest weights."""
+def read_network_run(run: Path, step: int | None = None) -> NetworkRun:
+    """Read the run of a network with heads (an encoder or a GPT), with its newest weights or those of a step's snapshot."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "encoder", "generator")
-    weights = find_weights(run, recipe)
+    weights = find_weights(run, recipe, step)
     network, generator = networks_in(recipe.model, load_weights(weights.path), str(weights.path))
     network = network._replace(label_names=_label_names(run, network))
     return NetworkRun(run, recipe, tokenizers.source, network, weights, generator, trained_length_of(run))
@@ -183,12 +183,12 @@ class TranslatorRun(NamedTuple):
         return model.eval()
 
 
-def read_translator_run(run: Path, base: Path | None = None) -> TranslatorRun:
-    """Read the run of a translator, or of a model that is pretrained as one, with its newest weights.
+def read_translator_run(run: Path, base: Path | None = None, step: int | None = None) -> TranslatorRun:
+    """Read the run of a translator, or of a model pretrained as one, with its newest weights or those of a step's snapshot.
 
     An adapter's weights are merged with those of its base: `base`, or by default the run that it started from.
     """
-    found = _read_saved(run)
+    found = _read_saved(run, step)
     c = found.config.adapter
     if c is None:
         return found
@@ -207,9 +207,9 @@ def read_adapter(run: Path) -> TranslatorRun:
     return _read_saved(run)
 
 
-def _read_saved(run: Path) -> TranslatorRun:
-    """Read the weights that the run of a translator has saved."""
+def _read_saved(run: Path, step: int | None = None) -> TranslatorRun:
+    """Read the weights that the run of a translator has saved, at the end or in the snapshot of a step."""
     recipe, tokenizers = read_run(run)
     require(recipe, run, "translator", "infiller")
-    file = find_weights(run, recipe)
+    file = find_weights(run, recipe, step)
     return TranslatorRun(run, recipe, tokenizers, load_weights(file.path), file)

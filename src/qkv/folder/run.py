@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from qkv.base.config import describe_differences, differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
+from qkv.base.snapshots import snapshot_files
 from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.folder.language_profiles import PROFILES
 from qkv.recipes import RECIPE, Recipe, parse_recipe
@@ -22,7 +23,9 @@ CONFIG, WEIGHTS, RESULT = "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
 # A run may train longer, stop sooner, keep more, or divide its weights.
-FREE_TO_CHANGE = tuple(f"training.{key}:" for key in ("steps", "minutes", "epochs", "patience", "keep_checkpoints", "shard"))
+FREE_TO_CHANGE = tuple(
+    f"training.{key}:" for key in ("steps", "minutes", "epochs", "patience", "keep_checkpoints", "snapshots", "shard")
+)
 
 
 def is_run(folder: Path) -> bool:
@@ -79,8 +82,13 @@ class WeightsFile(NamedTuple):
             warnings.warn(self.warning, QkvWarning, stacklevel=4)
 
 
-def find_weights(run: Path, recipe: Recipe) -> WeightsFile:
-    """Return the weights of a finished or imported run, or those of the newest checkpoint of one that is still in training."""
+def find_weights(run: Path, recipe: Recipe, step: int | None = None) -> WeightsFile:
+    """Return the weights of a finished or imported run, or those of the newest checkpoint of one that is still in training.
+
+    With a step, return those of its snapshot.
+    """
+    if step is not None:
+        return WeightsFile(run, _find_snapshot(run, step))
     final = run / WEIGHTS
     if final.exists() and ((run / RESULT).exists() or not checkpoints.folders(run)):
         return WeightsFile(run, final)
@@ -90,8 +98,17 @@ def find_weights(run: Path, recipe: Recipe) -> WeightsFile:
     training = recipe.training
     # A run that is trained further has the number of steps of the new recipe.
     steps = training.steps if training.steps and not training.minutes else state.get("steps")
-    step = f"step {checkpoints.step_of(newest):,}" + (f" of {steps:,}" if steps else "")
-    return WeightsFile(run, checkpoints.scored_weights(newest), step)
+    reached = f"step {checkpoints.step_of(newest):,}" + (f" of {steps:,}" if steps else "")
+    return WeightsFile(run, checkpoints.scored_weights(newest), reached)
+
+
+def _find_snapshot(run: Path, step: int) -> Path:
+    found = snapshot_files(run)
+    if step in found:
+        return found[step]
+    if not found:
+        raise ConfigError(f"{run} has no snapshots of its training; set training.snapshots=8 when a run is trained")
+    raise ConfigError(f"{run} has no snapshot of step {step}; it has those of {', '.join(map(str, found))}")
 
 
 @contextmanager

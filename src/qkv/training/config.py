@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from qkv.base.config import Config
+from qkv.base.snapshots import SnapshotCount
 
 MAX_WARMUP = 0.3  # largest share of all updates for a warm-up that is given as a number of updates
 
@@ -34,6 +35,7 @@ class TrainingConfig(Config):
     save_every: int = Field(default=1000, gt=0)
     keep: int = Field(default=5, gt=0)  # newest checkpoints that are kept, and averaged at the end
     keep_checkpoints: bool = False  # whether a finished run keeps its checkpoints, which training it further needs
+    snapshots: SnapshotCount = 0  # small copies of the weights at log-spaced steps, to look at; 0 keeps none
     patience: int | None = Field(default=None, gt=0)  # validations without a better score before training stops early
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"

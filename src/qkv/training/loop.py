@@ -35,6 +35,7 @@ from qkv.training.plan import Planner
 from qkv.training.progress import Progress
 from qkv.training.sharding import ShardedGradients, ShardedWeights
 from qkv.training.signals import StopSignals
+from qkv.training.snapshots import SnapshotWriter
 from qkv.training.state import TrainingState
 from qkv.training.weights import Weights
 
@@ -115,6 +116,7 @@ class Trainer:
         saved = self.weights.saved if config.averaging == "ema" else {}
         self.average = {name: tensor.detach().clone() for name, tensor in saved.items()}
         self.writer = CheckpointWriter(run, self.rank, self.world_size)
+        self.snapshots = SnapshotWriter(run, config.snapshots)
         self.state = TrainingState(steps=0 if config.minutes else config.steps or 0)
         self.signals = StopSignals(progress)
         self.log = Log(run) if self.rank == 0 else None
@@ -140,6 +142,8 @@ class Trainer:
             self.planner.say_changes(self.state)
         batches = prefetch(self.batches.starting(self.state.position), self.local_and_probed_rows, PREFETCH[self.device.type])
         with self.signals, own_stream(self.device), self.writer.finished(), contextlib.closing(batches):
+            if self.state.step == 0:
+                self.keep_snapshot()
             # The first one may be the few rows that are left over at the end of an epoch.
             first = list(itertools.islice(batches, 3))
             self.refuse_idle_processes(max(batch.whole_rows for batch, _ in first))
@@ -154,6 +158,7 @@ class Trainer:
                     self.report()
                 if self.due(self.config.validate_every):
                     self.run_validation()
+                self.keep_snapshot()
                 self.writer.check()
                 stop = self.stop_requested()
                 if stop or self.is_planned_checkpoint(self.state.step):
@@ -380,6 +385,17 @@ class Trainer:
         self.writer.wait()  # then the folders are known
         self.writer.save(self.state.step, parts, state, {*self.steps_to_average(self.state.step), self.state.best_step})
 
+    def keep_snapshot(self) -> None:
+        """Write a snapshot of the weights that are validated, if one is due; all processes help to put them together."""
+        step, ended = self.state.step, self.finished()
+        if not self.snapshots.due(step, ended):
+            return
+        before = time.perf_counter()
+        with self.weights.in_model(self.average), distributed.all_or_none():
+            if self.rank == 0:
+                self.snapshots.write(step, ended, checkpoints.named_weights(self.model))
+        self.clock.exclude(time.perf_counter() - before)
+
     def release(self) -> None:
         """Free the memory that only updates need: recorded graphs, gradients, the start's weights and the optimiser's state."""
         self.recorder = self.probed = self.penalty = None
@@ -400,6 +416,7 @@ class Trainer:
         if folder is None:
             if self.log:
                 self.log.rewind(0)
+                self.snapshots.rewind(None)
             return
         with distributed.all_or_none():
             self.load_tensors(folder)
@@ -411,6 +428,7 @@ class Trainer:
             self.state = replace(self.state, steps=self.config.steps)
         if self.log:
             self.log.rewind(self.state.step)
+            self.snapshots.rewind(self.state.step)
             self.health.remember(read_metrics(self.run))
         steps = self.state.steps
         self.progress.say(f"resuming from step {self.state.step:,}" + (f" of {steps:,}" if steps else ""))
