@@ -54,10 +54,15 @@ def tokenizer() -> Tokenizer:
 @cache
 def translator(name: str) -> Translator:
     """Return one of TRANSLATORS."""
+    return build_translator(name, TRANSLATORS[name])
+
+
+def build_translator(name: str, model_values: dict[str, Any]) -> Translator:
+    """Return a translator of this shape."""
     values = {
         "data": {"train": "train.tsv", "dev": "dev.tsv", "max_tokens": 40},
         "tokenizer": {"shared": {"kind": "bpe", "vocab": 120, "special_tokens": ["[MASK]"]}},
-        "model": TRANSLATORS[name],
+        "model": model_values,
         "objective": {"kind": "masked-translation" if name == "unilm" else "translation"},
         "training": {"steps": 1},
         "decoding": {"beam": 2, "max_extra": 3, "precision": "float32"},

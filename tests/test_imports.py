@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "objectives": "base text data parts",
     "decoding": "base parts",
     "training": "base data",
-    "lens": "base text parts vectors",
+    "lens": "base text parts decoding vectors",
     "vectors": "base text data",
     "report": "base text training",
     "recipes": ROOMS,

@@ -17,7 +17,10 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
 
 @pytest.fixture(scope="session")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    changes = {"model": {"width": 32, "feedforward": 64}, "training": {"steps": 120, "validate_every": 60, "save_every": 60}}
+    changes = {
+        "model": {"width": 32, "feedforward": 64},
+        "training": {"steps": 120, "validate_every": 60, "save_every": 60, "snapshots": 4},
+    }
     return write_recipe(tmp_path_factory.mktemp("cli"), **changes)
 
 

@@ -123,15 +123,17 @@ def test_commands_for_your_own_text(commands: Commands, tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "bert", heads=("masked",))
     assert commands.run("export", tmp_path / "runs" / "bert", "--to", "hf", "--out", tmp_path / "CHECKPOINT").code == 0
     lines = documented("README.md", "Your own text") + documented("docs/look.md") + documented("docs/export.md")
+    lines += documented("docs/look.md", "Arithmetic")
     assert verbs(lines) == [
         "train", "translate", "evaluate", "look", "look", "look", "look", "export", "translate", "translate", "export", "export",
-        "import",
+        "import", "arithmetic", "arithmetic", "arithmetic",
     ]  # fmt: skip
     for verb, done in run_all(commands, lines, tmp_path):
         if verb == "translate":
             assert done.out.count("\n") == 3 and done.out.split("\n")[1] == ""
     assert all(
-        (tmp_path / name).exists() for name in ("page.html", "picture.png", "numbers.json", "for-transformers/config.json")
+        (tmp_path / name).exists()
+        for name in ("page.html", "picture.png", "numbers.json", "steps.json", "for-transformers/config.json")
     )
     shutil.copytree(tmp_path / "runs" / "mine", tmp_path / "runs" / "other")
     lines = documented("docs/translate.md", "Options")

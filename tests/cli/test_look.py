@@ -46,6 +46,39 @@ def test_an_encoder(commands: Commands, tmp_path: Path) -> None:
     assert "encoder, bert" in done.out and "output: " in done.out
 
 
+def test_through_training(commands: Commands, run: Path, tmp_path: Path) -> None:
+    done = commands.run("look", run, WORDS, "--through-training")
+    assert done.code == 0, done.err
+    assert [line.split()[0] for line in done.out.splitlines()[1:5]] == ["0", "1", "10", "120"]
+    assert done.out.splitlines()[4].endswith(qkv.load(run, step=120).translate([WORDS])[0])  # type: ignore[union-attr]
+    for name in ("a.json", "a.png"):
+        assert commands.run("look", run, WORDS, "--through-training", "--out", tmp_path / name).out.strip() == str(
+            tmp_path / name
+        )
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == qkv.look_through_training(run, WORDS).json()
+    assert "snapshots of steps 0, 1, 10, 120 (" in commands.run("info", run).out
+    said = commands.run("look", run, WORDS, "--through-training", "--view", "heads", "--out", tmp_path / "b.png").complaint()
+    assert "--view is of one model" in said
+    said = commands.run("look", write_run(tmp_path / "run"), WORDS, "--through-training").complaint()
+    assert "has no snapshots of its training" in said
+
+
+def test_attributions(commands: Commands, run: Path, tmp_path: Path) -> None:
+    done = commands.run("attribute", run, WORDS, "--method", "integrated", "--word", "1")
+    assert done.code == 0, done.err
+    assert "integrated gradients: what supports (+) and opposes (-) “" in done.out and "steps: complete" in done.out
+    out = tmp_path / "a.json"
+    assert commands.run("attribute", run, WORDS, "--method", "occlusion", "--out", out).code == 0
+    assert json.loads(out.read_text(encoding="utf-8")) == qkv.attribute(run, WORDS, method="occlusion").json()
+    for options, said in [
+        (("--out", "page.txt"), "must end with .png or .json"),
+        (("--method", "shap"), "choose gradient, integrated, occlusion"),
+        (("--word", "99"), "and no other than these"),
+        (("--instead", "avis"), "give its number among"),
+    ]:
+        assert said in commands.run("attribute", run, WORDS, *options).complaint()
+
+
 def test_mistakes(commands: Commands, run: Path, tmp_path: Path) -> None:
     for options, said in [
         (("--out", "page.txt"), "must end with .html, .png or .json"),

@@ -61,7 +61,7 @@ def test_a_translator_that_turns_sentences_round_shows_it() -> None:
     turned = words[::-1]
     texts = {"source": text_of(words), "target": text_of([*turned, EOS]), "read": text_of([BOS, *turned])}
     inspector = EncoderDecoderInspector(
-        "transformer", model.eval(), rows_of(torch.tensor([words])), rows_of(torch.tensor([[BOS, *turned]])), texts, ""
+        "transformer", model.eval(), rows_of(torch.tensor([words])), rows_of(torch.tensor([[BOS, *turned]])), texts, None, ""
     )
     seen = look(Loaded(inspector), "")
     assert seen.alignment is not None
@@ -87,6 +87,7 @@ def test_a_head_that_has_to_look_beside_itself_is_named(pattern: str, by: int) -
     words = [5, 9, 4, 12, 7, 11, 6, 13, 8, 10, 5, 9]
     texts = {"source": text_of(words)}
     found = find_head_patterns(
-        SelfAttentionInspector("encoder", "bert", model.eval(), rows_of(torch.tensor([words])), None, texts, None).maps(), texts
+        SelfAttentionInspector("encoder", "bert", model.eval(), rows_of(torch.tensor([words])), None, texts, None, None).maps(),
+        texts,
     )
     assert found[0].pattern == pattern and found[0].score > 0.8

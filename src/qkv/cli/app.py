@@ -2,8 +2,11 @@
 
 import typer
 
+from qkv.cli.arithmetic import arithmetic_command
+from qkv.cli.attribute import attribute_command
 from qkv.cli.backtranslate import backtranslate_command
 from qkv.cli.bench import bench_app
+from qkv.cli.change import change_command
 from qkv.cli.claims import claims_app
 from qkv.cli.distil import distil_command
 from qkv.cli.embed import embed_command
@@ -11,16 +14,20 @@ from qkv.cli.evaluate import evaluate_command
 from qkv.cli.export import export_command
 from qkv.cli.fill import fill_command
 from qkv.cli.generate import generate_command
+from qkv.cli.heads import heads_command
 from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
 from qkv.cli.languages import languages_command
+from qkv.cli.layers import layers_command
 from qkv.cli.look import look_command
 from qkv.cli.merge import merge_command
+from qkv.cli.patch import patch_command
 from qkv.cli.predict import predict_command
 from qkv.cli.prepare import prepare_command
 from qkv.cli.score import score_command
 from qkv.cli.serve import serve_command
 from qkv.cli.shrink import shrink_command
+from qkv.cli.steps import steps_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
 from qkv.cli.translate import translate_command
@@ -52,6 +59,13 @@ app.command("predict", rich_help_panel=USE)(predict_command)
 app.command("score", rich_help_panel=USE)(score_command)
 app.command("evaluate", rich_help_panel=USE)(evaluate_command)
 app.command("look", rich_help_panel=USE)(look_command)
+app.command("arithmetic", rich_help_panel=USE)(arithmetic_command)
+app.command("change", rich_help_panel=USE)(change_command)
+app.command("heads", rich_help_panel=USE)(heads_command)
+app.command("patch", rich_help_panel=USE)(patch_command)
+app.command("layers", rich_help_panel=USE)(layers_command)
+app.command("steps", rich_help_panel=USE)(steps_command)
+app.command("attribute", rich_help_panel=USE)(attribute_command)
 app.command("serve", rich_help_panel=USE)(serve_command)
 app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)

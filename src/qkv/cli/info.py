@@ -1,5 +1,6 @@
-"""qkv recipes and qkv info: list recipes, and describe this machine."""
+"""qkv recipes and qkv info: list recipes, and describe this machine or a run."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,8 +21,15 @@ def recipes_command(name: Annotated[str | None, typer.Argument(help="Print this 
         raise ConfigError(f"no recipe {name!r}; known are {', '.join(recipe_names())}")
 
 
-def info_command() -> None:
-    """Print versions, device, precision and cache folder, for bug reports."""
+def info_command(
+    run: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Describe this run instead of the machine.")] = None,
+) -> None:
+    """Print versions, device, precision and cache folder, for bug reports; or what a run is, and its snapshots."""
+    if run is not None:
+        from qkv.folder.description import describe_run
+
+        print("\n".join(describe_run(run)))
+        return
     import platform
     from importlib.metadata import version
 

@@ -1,5 +1,6 @@
 """qkv look RUN TEXT: show a model's attention on a text, as a page, a picture or a summary."""
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,9 @@ def look_command(
         str | None,
         typer.Option(help="For a picture: heads, head, average, rollout, alignment, attribution, positions or embedding."),
     ] = None,
+    through_training: Annotated[
+        bool, typer.Option("--through-training", help="At each snapshot of a run that was trained with training.snapshots=8.")
+    ] = False,
     part: Annotated[str | None, typer.Option(help="For a picture: encoder, decoder or cross (from target to source).")] = None,
     layer: Annotated[int | None, typer.Option(help="For a picture: the layer, from 1.")] = None,
     head: Annotated[int | None, typer.Option(help="For a picture: the head, from 1.")] = None,
@@ -40,6 +44,11 @@ def look_command(
 ) -> None:
     """Show a model's attention on a text, as a web page, a picture or a summary."""
     _check(out, {"--view": view, "--part": part, "--layer": layer, "--head": head})
+    if through_training:
+        if view is not None:
+            raise ConfigError("--view is of one model, not of its training; leave it out, or --through-training")
+        _look_through_training(run, text, target, out, (part, layer, head), device)
+        return
     from qkv.inference.load import look
 
     seen = look(run, text, target, device)
@@ -50,6 +59,31 @@ def look_command(
         from qkv.lens.figures import draw_view
 
         draw_view(seen, out, view, part, layer, head)
+    else:
+        seen.save(out)
+    print(out)
+
+
+def _look_through_training(
+    run: Path, text: str, target: str | None, out: Path | None, shown: tuple[str | None, int | None, int | None], device: str
+) -> None:
+    """Show the text at each snapshot of a run's training."""
+    from qkv.inference.through_training import look_through_training
+
+    part, layer, head = shown
+    seen = look_through_training(run, text, target, part, None if layer is None else layer - 1, device)
+    if out is None:
+        print("  step    loss  output")
+        for one in seen.snapshots:
+            loss = "      -" if one.loss is None else f"{one.loss:7.3f}"
+            best = f" ({one.predictions[0][0][1]:.0%})" if one.predictions else ""
+            print(f"{one.step:6,} {loss}  {textwrap.shorten(one.output or '', 90, placeholder=' ...')}{best}")
+        print("\nattention too: --out page.html")
+        return
+    if out.suffix == ".png":
+        from qkv.lens.figures import draw_training
+
+        draw_training(seen, out, head)
     else:
         seen.save(out)
     print(out)
@@ -94,6 +128,8 @@ def _print_patterns(seen: "AttentionView") -> None:
         print(f"  {name}: {found[0].description}")
         for pattern in found[:SHOWN]:
             one = maps[pattern.map]
-            print(f"    {pattern.score:.2f}  {one.part}, layer {one.layer + 1}, head {pattern.head + 1}")
+            drop = seen.drop(pattern)
+            effect = "" if drop is None or seen.effects is None else f"  (without it {seen.effects.figure} {-drop:+.4f})"
+            print(f"    {pattern.score:.2f}  {one.part}, layer {one.layer + 1}, head {pattern.head + 1}{effect}")
         if len(found) > SHOWN:
             print(f"    and {len(found) - SHOWN} more")

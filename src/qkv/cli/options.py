@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from qkv.base.errors import ConfigError
+
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Decoding = Annotated[list[str] | None, typer.Option("--set", help="Any key of the recipe's decoding section: key=value.")]
 
@@ -14,3 +16,9 @@ def run_folder(value: str) -> Path:
     from qkv.data.copies import local_folder
 
     return local_folder(value)
+
+
+def check_out(out: Path | None, *endings: str) -> None:
+    """Refuse a file to write whose name does not say its format, before the model is loaded."""
+    if out is not None and out.suffix not in endings:
+        raise ConfigError(f"--out {out}: the name must end with {' or '.join(endings)}, which chooses the format")

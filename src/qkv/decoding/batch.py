@@ -18,6 +18,7 @@ from qkv.decoding.constraints import Constraints
 from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.protocol import Replaceable
 from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
+from qkv.decoding.trace import SearchTrace
 
 OnToken = Callable[[Any, int], bool]  # called with a row's owner and its next token; True ends the output there
 
@@ -41,6 +42,7 @@ class DecodingBatch:
     last_tokens: list[int] | None = None  # the last token of each prompt; None if outputs begin with bos
     on_token: OnToken | None = None  # called with each token but the end, where tokens are never taken back
     records: Sequence[LogprobRecord | None] | None = None  # of the outputs whose log-probabilities are wanted
+    trace: SearchTrace | None = None  # records the search for a single input
 
     def __post_init__(self) -> None:
         self.lengths = np.zeros(len(self.limit), dtype=np.int64)  # (N,) tokens of each output so far

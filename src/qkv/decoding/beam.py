@@ -144,10 +144,14 @@ class BeamSearch:
         found, outlook = self.recorder(partial(_search_step, live, batch), logits, live.logprob, key=key)
         highest, end = outlook.cpu().numpy()
         check(highest, batch)
+        considered = found
         if (end > DEAD).any():
             self._add_finished(found)
             found = survivors(found, batch)
             highest, self.bar = to_host(found.logprob[:, 0], self.best.score[:, -1])
+        if batch.trace is not None:
+            score = _score(live, considered.logprob, self._next_lengths(), considered.parent, batch)
+            batch.trace.add_beam(logits, considered, score, found, batch.config.beam, batch.eos)
         grown = grow(live, found, batch.config.beam)
         status = self._status(highest, grown)
         self._add_unfinished(grown, status)
@@ -159,9 +163,12 @@ class BeamSearch:
         beam = self.batch.config.beam
         parent, token = found.parent[:, :beam], found.token[:, :beam]
         logprob = found.logprob[:, :beam].masked_fill(token != self.batch.eos, DEAD)
-        lengths = np.minimum(self.batch.lengths + 1, self.batch.limit)  # an input that is done may wait at its limit
-        score = _score(self.live, logprob, lengths, parent, self.batch)
+        score = _score(self.live, logprob, self._next_lengths(), parent, self.batch)
         self.best.add(_of_parents(self.live.tokens, parent), logprob, score)
+
+    def _next_lengths(self) -> np.ndarray:
+        """Return the length of each input's hypotheses after this step."""
+        return np.minimum(self.batch.lengths + 1, self.batch.limit)  # an input that is done may wait at its limit
 
     def _status(self, highest: np.ndarray, grown: LiveHypotheses) -> np.ndarray:
         """Return the status of each input, from its highest live log-probability and the score to beat."""

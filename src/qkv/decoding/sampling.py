@@ -48,6 +48,15 @@ def sampling_options(config: DecodingConfig) -> SamplingOptions:
 
 def draw(logprobs: Tensor, uniform: Tensor, options: SamplingOptions | DecodingConfig) -> Tensor:
     """Return the token of each row of log-probabilities (N, V) at which the cumulative distribution passes `uniform` (N,)."""
+    probability, tokens = drawn_from(logprobs, options)
+    edges = probability.cumsum(-1)
+    # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a probability of 0 is never hit.
+    position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
+    return tokens.gather(1, position.clamp(max=tokens.size(1) - 1))[:, 0]
+
+
+def drawn_from(logprobs: Tensor, options: SamplingOptions | DecodingConfig) -> tuple[Tensor, Tensor]:
+    """Return the weights with which tokens of each row (N, V) are drawn, and these tokens. -> (N, C) each."""
     size = min(options.top_k or logprobs.size(1), logprobs.size(1))
     if size < logprobs.size(1):
         ordered, tokens = logprobs.topk(size)
@@ -58,10 +67,7 @@ def draw(logprobs: Tensor, uniform: Tensor, options: SamplingOptions | DecodingC
     probability = torch.softmax(ordered.double() / options.temperature, -1)
     if options.top_p < 1:
         probability = probability.masked_fill(probability.cumsum(-1) - probability >= options.top_p, 0)
-    edges = probability.cumsum(-1)
-    # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a probability of 0 is never hit.
-    position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
-    return tokens.gather(1, position.clamp(max=size - 1))[:, 0]
+    return probability, tokens
 
 
 class TokenSearch:
@@ -140,6 +146,10 @@ class TokenSearch:
             wanted = [None if record is None else record.alternatives for record in batch.records]
             details = token_logprobs(own, self.last, wanted)
         tokens, logprob, whole = found.cpu().numpy()
+        if batch.trace is not None and logprob[0] > DEAD:
+            total = self.logprob[0] + logprob[0]
+            drawn = drawn_from(_allowed(batch, self.tokens, logits)[0], self.options[0]) if self.options[0].sampling else None
+            batch.trace.add_token(own, self.last, float(total), float(total / batch.penalty[batch.lengths[0] + 1]), drawn)
         ended = self._add(tokens, logprob, whole, details)
         if self.tokens is not None:
             self.tokens = torch.cat([self.tokens, self.last[:, None]], 1)
@@ -239,9 +249,7 @@ def _choose(
 
     Ties of greedy search go to the lowest id. A check is NaN if some logit of the row is not finite.
     """
-    logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
-    sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
-    batch.constraints.apply(logprobs, batch.lengths, tokens)
+    logprobs, sound = _allowed(batch, tokens, logits)
     if len(groups) == 1:
         chosen = _next_tokens(logprobs, numbers, next(iter(groups)))
     else:
@@ -251,6 +259,14 @@ def _choose(
             chosen[rows] = _next_tokens(logprobs[rows], numbers[rows], options)
     # All numbers in one tensor: copying it is a step's only wait for the device.
     return chosen, torch.stack([chosen.float(), logprobs.gather(1, chosen[:, None])[:, 0], sound])
+
+
+def _allowed(batch: DecodingBatch, tokens: Tensor | None, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities (N, V) without those of tokens that may not follow, and the check of each row, (N,)."""
+    logprobs = torch.log_softmax(logits, -1, dtype=torch.float32)
+    sound = logprobs[:, 0].clone()  # one logit that is not finite makes the whole row NaN
+    batch.constraints.apply(logprobs, batch.lengths, tokens)
+    return logprobs, sound
 
 
 def _next_tokens(logprobs: Tensor, numbers: Tensor, options: SamplingOptions) -> Tensor:

@@ -5,7 +5,7 @@ alone.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from qkv.base.errors import ConfigError, DataError
 from qkv.base.rows import Rows, padded_rows
 from qkv.data.inputs import LabelledTexts
 from qkv.data.trees import TokensWithHeads, add_special_tokens, encode_with_heads
+from qkv.inference.encoder_explainer import EncoderExplainer
 from qkv.inference.engines import pad, padded_heads
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
@@ -32,6 +33,7 @@ class ExplainedPrediction(NamedTuple):
     output: str | None = None
     description: str | None = None  # the same in words, for the page
     score: Callable[[], Tensor] | None = None  # runs the model and returns the log-probability, or the number
+    labels: Callable[[], dict[str, float]] | None = None  # runs the model: the probability of each label, or the number
 
 
 def inspect_encoder(text_encoder: "TextEncoder", text: str, pair: str | None) -> SelfAttentionInspector:
@@ -59,7 +61,12 @@ def inspect_encoder(text_encoder: "TextEncoder", text: str, pair: str | None) ->
         prediction = _mask_prediction(text_encoder, rows, segment)
     # An XLNet reads a text's first token last.
     texts = {"source": tokenized_text(tokenizer, [*ids[1:], ids[0]] if encoder.summary_last else ids)}
-    return SelfAttentionInspector("encoder", encoder.config.kind, encoder, rows, segment, texts, *prediction)
+    kind, heads = encoder.config.kind, text_encoder.model.heads
+    head = dict(heads.items()).get("masked")
+    explained = {"output": prediction.output, "attributed": prediction.description, "score": prediction.score}
+    inputs: Any = {"rows": rows, "segment": segment, "texts": texts, "tokenizer": tokenizer, "head": head, **explained}
+    explainer = None if prediction.score is None else EncoderExplainer(text_encoder, rows, segment, texts["source"])
+    return SelfAttentionInspector("encoder", kind, encoder, labels=prediction.labels, explainer=explainer, **inputs)
 
 
 def _encode(text_encoder: "TextEncoder", text: str, name: str) -> list[int] | TokensWithHeads:
@@ -99,8 +106,14 @@ def _finetuned_prediction(text_encoder: "TextEncoder", rows: Rows, segment: Tens
     def output() -> Tensor:
         return text_encoder.task.outputs(text_encoder.model, labelled)[0, 0]
 
+    names = text_encoder.run.network.label_names
+
+    def labels() -> dict[str, float]:
+        values = output().flatten().tolist()
+        return dict(zip(names if len(names) == len(values) else map(str, range(len(values))), values, strict=True))
+
     with torch.no_grad():
-        explained = text_encoder.task.explain(output(), text_encoder.run.network.label_names)
+        explained = text_encoder.task.explain(output(), names)
     if explained is None:
         return ExplainedPrediction()
-    return ExplainedPrediction(explained.output, explained.description, lambda: explained.value(output()))
+    return ExplainedPrediction(explained.output, explained.description, lambda: explained.value(output()), labels)

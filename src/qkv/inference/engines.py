@@ -232,10 +232,11 @@ class OwnEngine(SearchEngine):
         rows = padded_rows(*pad([source], self.device), padded_heads([source], self.device))
         texts = {"source": tokenized_text(first, source), "target": tokenized_text(second, [*target, second.eos])}
         if self.model.joins_source_and_target:
-            return UnilmInspector(kind, self.model, rows, texts, output)
+            return UnilmInspector(kind, self.model, rows, texts, second, output, first.unk)
         begun = [second.bos, *target]
         texts["read"] = tokenized_text(second, begun)
-        return EncoderDecoderInspector(kind, self.model, rows, padded_rows(*pad([begun], self.device)), texts, output)
+        read = padded_rows(*pad([begun], self.device))
+        return EncoderDecoderInspector(kind, self.model, rows, read, texts, second, output, first.unk)
 
 
 def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:

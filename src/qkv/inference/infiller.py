@@ -95,9 +95,9 @@ class Infiller:
         return [self.tokenizer.decode(tokens).strip() for tokens in found]
 
 
-def load_infiller(run: str | Path, device: str = "auto") -> Infiller:
+def load_infiller(run: str | Path, device: str = "auto", step: int | None = None) -> Infiller:
     """Load the run of a T5, pretrained or imported; one that is still in training with its newest checkpoint, and a warning."""
-    read = read_translator_run(Path(run))
+    read = read_translator_run(Path(run), step=step)
     if not read.tokenizer.sentinels:
         raise ConfigError(f"{run}: its tokenizer has no sentinels, with which a T5 fills in text; use qkv translate")
     read.weights_file.warn_if_unfinished()

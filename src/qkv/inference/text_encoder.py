@@ -21,9 +21,11 @@ from qkv.folder.networks import NetworkRun, read_network_run
 from qkv.inference.arguments import require_count, require_list, require_texts
 from qkv.inference.encoder_inspector import inspect_encoder
 from qkv.inference.engines import pad, padded_heads
+from qkv.inference.head_effects import known_effects
 from qkv.inference.prediction import compute_outputs, parse_examples, require_labelled
 from qkv.inference.spelling import add_unseen_words, tokenizer_for
 from qkv.inference.text_scores import score_texts
+from qkv.lens.head_effects import HeadEffects
 from qkv.lens.inspectors import SelfAttentionInspector
 from qkv.models import FAMILIES
 from qkv.objectives import OBJECTIVES
@@ -61,6 +63,11 @@ class TextEncoder:
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
         self._warned = False  # of texts longer than those in training
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.run.folder
 
     def __repr__(self) -> str:
         recipe = self.recipe
@@ -134,7 +141,7 @@ class TextEncoder:
         self._warn_of_long_texts([len(ids) for ids in encoded])
         found: list[list[list[MaskPrediction]]] = [[] for _ in encoded]
         for numbers, rows in self._rows(encoded):
-            chosen = (rows.ids == self._mask) & (rows.text > 0)  # (B, T)
+            chosen = (rows.ids == self.mask_id) & (rows.text > 0)  # (B, T)
             probabilities = self.fill_model.heads[encoder.fill_head](encoder.states_at_masked(rows, chosen)).softmax(-1)
             probabilities = probabilities[:, : len(self.tokenizer)]  # the model's vocabulary may be rounded up
             best = probabilities.topk(min(top, len(self.tokenizer)))
@@ -150,7 +157,7 @@ class TextEncoder:
         longest = self.fill_model.encoder.longest
         if MASK not in text:
             raise DataError(f"there is no {MASK} in the text; write {MASK} where a word is to be predicted")
-        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(normalise_text(text), self._mask), self.tokenizer.eos]
+        ids = [self.tokenizer.bos, *self.tokenizer.encode_masked(normalise_text(text), self.mask_id), self.tokenizer.eos]
         if longest is not None and len(ids) > longest:
             raise DataError(
                 f"the text has {len(ids):,} tokens, and this model reads {longest:,} at most: it has no position embeddings "
@@ -169,6 +176,11 @@ class TextEncoder:
         """
         masked = FAMILIES[self.recipe.model.kind].scoring_head == "masked"
         return score_texts(self.run, self.fill_model if masked else self.model, texts, how)
+
+    @cached_property
+    def head_effects(self) -> HeadEffects | None:
+        """What the model loses without each head, where `qkv heads` has measured it with these weights."""
+        return known_effects(self.run.folder)
 
     def inspect(self, text: str, target: str | None = None) -> SelfAttentionInspector:
         """Return the model with an encoded text, or a pair whose second text is `target`, for `qkv.look`."""
@@ -215,7 +227,7 @@ class TextEncoder:
         return OBJECTIVES[objective.kind].build(objective, self.tokenizer)
 
     @property
-    def _mask(self) -> int:
+    def mask_id(self) -> int:
         """The id of a masked token: [MASK], or padding for a network that never reads it (XLNet)."""
         return self.tokenizer.mask if self.model.encoder.sees_masked else self.tokenizer.pad
 
@@ -293,10 +305,10 @@ class TextEncoder:
             yield numbers, padded_rows(*pad(chosen, self.device), padded_heads(chosen, self.device))
 
 
-def load_text_encoder(run: str | Path, device: str = "auto") -> TextEncoder:
+def load_text_encoder(run: str | Path, device: str = "auto", step: int | None = None) -> TextEncoder:
     """Load the run of an encoder; one that is still in training with its newest checkpoint, and a warning."""
     chosen = choose_device(device)
-    found = read_network_run(Path(run))
+    found = read_network_run(Path(run), step)
     found.weights_file.warn_if_unfinished()
     return TextEncoder(found, chosen)
 

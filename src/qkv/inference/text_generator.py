@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,9 +24,12 @@ from qkv.folder.run import read_recipe
 from qkv.inference.arguments import require_text, require_texts
 from qkv.inference.engines import pad
 from qkv.inference.growing import GrowingOutput, GrowingOutputs
+from qkv.inference.head_effects import known_effects
 from qkv.inference.prompt_reader import PromptReader
 from qkv.inference.text_scores import score_texts
 from qkv.inference.text_stream import TextStream
+from qkv.lens.explained import explain_continuation
+from qkv.lens.head_effects import HeadEffects
 from qkv.lens.inspectors import Inspector, SelfAttentionInspector
 from qkv.lens.tokenized_text import tokenized_text
 from qkv.models.gpt import CausalLM
@@ -76,6 +79,11 @@ class TextGenerator:
     def __init__(self, run: NetworkRun, device: torch.device):
         self.run, self.device = run, device
         self.tokenizer, self.recipe = run.tokenizer, run.recipe
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.run.folder
 
     def __repr__(self) -> str:
         return f"TextGenerator({str(self.run.folder)!r}: {self.recipe.model.kind}, on {self.device})"
@@ -141,6 +149,11 @@ class TextGenerator:
                 found[number] = texts
         return found
 
+    @cached_property
+    def head_effects(self) -> HeadEffects | None:
+        """What the model loses without each head, where `qkv heads` has measured it with these weights."""
+        return known_effects(self.run.folder)
+
     def inspect(self, text: str, target: str | None = None) -> Inspector:
         """Return the model with an encoded text and its continuation, or the given one, for `qkv.look`."""
         prompt, gpt = self.prompt(text), self.causal_lm.gpt
@@ -158,7 +171,10 @@ class TextGenerator:
         output = self.tokenizer.decode(ids)[len(self.tokenizer.decode(prompt)) :]
         description = f"the next token, {self.tokenizer.pieces(more[:1])[0]}" if more else None
         texts = {"source": tokenized_text(self.tokenizer, ids)}
-        return SelfAttentionInspector("generator", "gpt", gpt, rows, None, texts, output, description, score if more else None)
+        inputs = "generator", "gpt", gpt, rows, None, texts, self.tokenizer, output
+        explainer = partial(explain_continuation, gpt, rows, texts["source"], self.tokenizer, len(prompt))
+        explained = (score, explainer) if more else (None, None)
+        return SelfAttentionInspector(*inputs, description, explained[0], gpt.logits, explained[1], len(prompt))
 
     def decoding(self, max_new_tokens: int = MAX_NEW_TOKENS, **options: Any) -> DecodingConfig:
         """Return the config of decoding with these options.
@@ -216,7 +232,8 @@ class TextGenerator:
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         with decoding_precision(config.precision, self.device):
             model, options = self._reader(prompts, piece), self._options(prompts, config)
-            search = begin_search(model, ids, keep, config, **options, on_token=_GrowingText.add, owners=growing)
+            on_token = None if config.searches else _GrowingText.add  # a beam takes tokens back
+            search = begin_search(model, ids, keep, config, **options, on_token=on_token, owners=growing)
 
         def result(text: _GrowingText, hypotheses: list[Hypothesis]) -> GeneratedText:
             text.end()
@@ -302,10 +319,10 @@ class _GrowingText(GrowingOutput):
             self.source.on_text(self.stream.new_text(last=True))
 
 
-def load_text_generator(run: str | Path, device: str = "auto") -> TextGenerator:
+def load_text_generator(run: str | Path, device: str = "auto", step: int | None = None) -> TextGenerator:
     """Load the run of a GPT; one that is still in training with its newest checkpoint, and a warning."""
     chosen = choose_device(device)
     require(read_recipe(Path(run)), run, "generator")
-    found = read_network_run(Path(run))
+    found = read_network_run(Path(run), step)
     found.weights_file.warn_if_unfinished()
     return TextGenerator(found, chosen)

@@ -21,9 +21,11 @@ from qkv.inference.confidence import CALIBRATE, ConfidenceModel, read_confidence
 from qkv.inference.engines import Engine, OwnEngine
 from qkv.inference.file_translation import FileReport, plan_files, translate_plan
 from qkv.inference.growing import GrowingOutput, GrowingOutputs
+from qkv.inference.head_effects import known_effects
 from qkv.inference.restoring import keeps_spans, restore
 from qkv.inference.segmenter import UNKNOWN, Segmenter, SourcePart, TextOptions, TranslatedPart, TranslatedText
 from qkv.lens.capture import align_words
+from qkv.lens.head_effects import HeadEffects
 from qkv.lens.inspectors import Inspector
 from qkv.recipes import TranslationRecipe
 from qkv.text.annotated_terms import own_tokens
@@ -299,12 +301,17 @@ class Translator:
             values["max_length"] = min(longest, values["max_length"] or longest)
         return parse(DecodingConfig, values, "decoding")
 
+    @cached_property
+    def head_effects(self) -> HeadEffects | None:
+        """What the model loses without each head, where `qkv heads` has measured it with these weights."""
+        return known_effects(self.folder)
+
     def inspect(self, text: str, target: str | None = None) -> Inspector:
         """Return the model with an encoded text and its translation, or the given target, for `qkv.look`."""
         engine = self.engine
         if not isinstance(engine, OwnEngine):
             raise ConfigError("only qkv's own engine shows attention; load the run itself, without another engine")
-        source = self._in_one_part(TextWithHeads.coerce(text, "the text") if self.trees else text)
+        source = self.in_one_part(TextWithHeads.coerce(text, "the text") if self.trees else text)
         if target is None:
             written = self.translate_parts([source], self.decoding())[0][0].hypothesis.ids
         else:
@@ -316,7 +323,7 @@ class Translator:
         output = self._to_text(source, written)
         return engine.inspect(self.recipe.model.kind, self.tokenizers, source.ids, written, output)
 
-    def _in_one_part(self, text: str) -> SourcePart:
+    def in_one_part(self, text: str) -> SourcePart:
         """Return a text that is translated in one part."""
         parts = [part for part in self.segmenter.cut(text, TextOptions(split="never")) if part.ids]
         if not parts:

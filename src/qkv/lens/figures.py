@@ -1,6 +1,7 @@
 """PNG pictures of an attention view: heads, rollout, alignment, attribution, position encodings, embeddings."""
 
 import contextlib
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,8 +12,10 @@ import numpy as np
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file
 from qkv.base.fonts import available_fonts
+from qkv.lens.attribution import Attribution
 from qkv.lens.heatmap import INK, attention_png
 from qkv.lens.inspectors import CROSS, AttentionMap
+from qkv.lens.snapshots import TrainingView
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.lens.view import AttentionView
 from qkv.vectors.plot import plot_points
@@ -68,7 +71,7 @@ def select_maps(view: AttentionView, part: str | None, layer: int | None) -> lis
 
 def _draw_matrix(view: AttentionView, path: Path, name: str, maps: list[AttentionMap], head: int | None) -> None:
     """Draw one head, or the average of all."""
-    rows, columns = (_labels(view.texts[text]) for text in (maps[0].rows, maps[0].columns))
+    rows, columns = (token_labels(view.texts[text]) for text in (maps[0].rows, maps[0].columns))
     part = PARTS[maps[0].part]
     if name == "average":
         weights = np.concatenate([one.weights.numpy() for one in maps]).mean(0)
@@ -83,12 +86,12 @@ def _draw_matrix(view: AttentionView, path: Path, name: str, maps: list[Attentio
 def _draw_heads(view: AttentionView, path: Path, maps: list[AttentionMap]) -> None:
     patterns = {(one.map, one.head): one.pattern for one in reversed(view.patterns)}
     wide, high = len(maps[0].weights), len(maps)
-    with _figure(path, (max(4, 1.1 * wide), 1.3 * high + 0.5)) as figure:
+    with png_figure(path, (max(4, 1.1 * wide), 1.3 * high + 0.5)) as figure:
         figure.suptitle(f"heads by layer, {PARTS[maps[0].part]}", x=0.01, ha="left", fontsize=11, fontweight="bold")
         grid = figure.subplots(high, wide, squeeze=False)
         for one, row in zip(maps, grid, strict=True):
             for head, axes in enumerate(row):
-                axes.imshow(one.weights[head].numpy(), cmap=_colour_map(), vmin=0, aspect="auto")
+                axes.imshow(one.weights[head].numpy(), cmap=colour_map(), vmin=0, aspect="auto")
                 axes.set_xticks([])
                 axes.set_yticks([])
                 axes.spines[:].set_color("#d5d9e0")
@@ -100,7 +103,7 @@ def _draw_rollout(view: AttentionView, path: Path) -> None:
     found = view.rollout
     if found is None:
         raise ConfigError(f"there is no rollout of this model ({view.model}): not only attention mixes its positions")
-    rows, columns = (_labels(view.texts[text]) for text in (found.rows, found.columns))
+    rows, columns = (token_labels(view.texts[text]) for text in (found.rows, found.columns))
     attention_png(found.weights.numpy(), rows, columns, "attention through all layers", path)
 
 
@@ -110,7 +113,7 @@ def _draw_alignment(view: AttentionView, path: Path) -> None:
     texts = [view.texts[name].words for name in ("source", "target")]
     if not all(texts):
         raise DataError("an empty text has no alignment, and the model's own output is empty until it has learned; give --target")
-    with _figure(path, (max(4, 0.62 * max(map(len, texts)) + 0.5), 2.4), fitted=False) as figure:
+    with png_figure(path, (max(4, 0.62 * max(map(len, texts)) + 0.5), 2.4), fitted=False) as figure:
         axes = figure.add_axes((0, 0, 1, 1))
         positions = [_word_centers(words) for words in texts]
         along = np.linspace(0, 1, 40)
@@ -139,11 +142,15 @@ def _word_centers(words: Sequence[str]) -> list[float]:
 
 
 def _draw_attribution(view: AttentionView, path: Path) -> None:
-    found = view.attribution
-    if found is None:
+    if view.attribution is None:
         raise ConfigError("this model has no output here to attribute; give a text with [MASK], or a fine-tuned run")
-    labels, values = _labels(view.texts["source"]), found.values.numpy()
-    with _figure(path, (6, 0.26 * len(labels) + 0.9)) as figure:
+    draw_attribution(view.attribution, view.texts["source"], path)
+
+
+def draw_attribution(found: Attribution, source: TokenizedText, path: Path) -> None:
+    """Draw the contribution of each token of a source as a PNG."""
+    labels, values = token_labels(source), found.values.numpy()
+    with png_figure(path, (6, 0.26 * len(labels) + 0.9)) as figure:
         axes = figure.subplots()
         axes.barh(range(len(labels)), values, color=[INK if value >= 0 else NEGATIVE for value in values])
         axes.set_yticks(range(len(labels)), labels, fontsize=9)
@@ -154,14 +161,46 @@ def _draw_attribution(view: AttentionView, path: Path) -> None:
         axes.set_title(f"what supports (blue) and opposes {found.of}", loc="left", fontsize=10, fontweight="bold")
 
 
+def draw_training(view: TrainingView, path: Path, head: int | None = None) -> None:
+    """Draw the attention of each snapshot of a training: one head, from 1, or the mean over heads and layers of a part."""
+    maps = view.snapshots[-1].maps
+    part = CROSS if any(one.part == CROSS for one in maps) else maps[0].part
+    heads = min(len(one.weights) for one in maps if one.part == part)
+    if head is not None and not 1 <= head <= heads:
+        raise ConfigError(f"no head {head} in the part {part}; it has 1 to {heads}")
+    first = next(one for one in maps if one.part == part)
+    rows, columns = (token_labels(view.final.texts[text]) for text in (first.rows, first.columns))
+    across = min(5, len(view.snapshots))
+    down = -(-len(view.snapshots) // across)
+    cell = min(0.16, 2.4 / max(len(rows), len(columns)))
+    with png_figure(path, (across * (cell * len(columns) + 1.1), down * (cell * len(rows) + 1.2) + 0.4)) as figure:
+        name = "mean of all heads" if head is None else f"head {head}"
+        figure.suptitle(f"{name}, {PARTS[part]}, through training", x=0.01, ha="left", fontsize=11, fontweight="bold")
+        grid = figure.subplots(down, across, squeeze=False).flatten()
+        for axes, one in zip(grid, view.snapshots, strict=False):
+            chosen = [
+                found.weights if head is None else found.weights[head - 1 : head] for found in one.maps if found.part == part
+            ]
+            axes.imshow(np.concatenate([weights.numpy() for weights in chosen]).mean(0), cmap=colour_map(), vmin=0, vmax=1)
+            loss = "" if one.loss is None else f", loss {one.loss:.2f}"
+            axes.set_title(f"step {one.step:,}{loss}", fontsize=8, loc="left")
+            axes.set_xlabel(textwrap.fill(textwrap.shorten(one.output or "", 64, placeholder=" …"), 32), fontsize=6)
+            axes.set_xticks(range(len(columns)), columns, fontsize=5, rotation=90)
+            axes.set_yticks(range(len(rows)), rows, fontsize=5)
+            axes.tick_params(length=0, pad=1)
+            axes.spines[:].set_color("#d5d9e0")
+        for axes in grid[len(view.snapshots) :]:
+            axes.axis("off")
+
+
 def _draw_positions(view: AttentionView, path: Path) -> None:
     if view.positions is None:
         raise ConfigError(f"this {view.model} adds no position encodings to its embeddings; choose another view")
     values = view.positions.numpy()
     most = float(np.quantile(np.abs(values), 0.98)) or 1.0
-    with _figure(path, (8, max(2.0, 0.16 * len(values) + 1))) as figure:
+    with png_figure(path, (8, max(2.0, 0.16 * len(values) + 1))) as figure:
         axes = figure.subplots()
-        axes.imshow(values, cmap=_colour_map(both=True), vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+        axes.imshow(values, cmap=colour_map(both=True), vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         axes.set_ylabel("position")
         axes.set_xlabel("dimensions of its encoding, first to last")
         axes.set_xticks([])
@@ -178,11 +217,12 @@ def _draw_embedding(view: AttentionView, path: Path) -> None:
     plot_points(np.concatenate(points), groups, "embeddings of tokens: source blue, target orange", path)
 
 
-def _labels(text: TokenizedText) -> list[str]:
+def token_labels(text: TokenizedText) -> list[str]:
+    """Return the tokens of a text as people read them."""
     return [token.removeprefix("▁") or "␣" for token in text.tokens]
 
 
-def _colour_map(both: bool = False) -> Any:
+def colour_map(both: bool = False) -> Any:
     """Return the colour map of weights; with `both`, for values of both signs."""
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -190,7 +230,7 @@ def _colour_map(both: bool = False) -> Any:
 
 
 @contextlib.contextmanager
-def _figure(path: Path, size: tuple[float, float], fitted: bool = True) -> Iterator[Any]:
+def png_figure(path: Path, size: tuple[float, float], fitted: bool = True) -> Iterator[Any]:
     """Yield a figure, and write it as a PNG on leaving."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
 
 VIEWER = Path(__file__).parent / "viewer"
@@ -59,6 +60,15 @@ def write_page(view: dict[str, Any], path: Path) -> Path:
     with atomic_file(path) as aside:
         aside.write_text(text, encoding="utf-8", errors="replace")
     return path
+
+
+def save_json(values: dict[str, Any], path: str | Path) -> Path:
+    """Write the values of a view to a file whose name ends with .json."""
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"save takes the path of a file, got {type(path).__name__}; give one that ends with .json")
+    if Path(path).suffix != ".json":
+        raise ConfigError(f"save {path}: the name must end with .json")
+    return write_page(values, Path(path))
 
 
 def notebook_frame(view: dict[str, Any]) -> str:

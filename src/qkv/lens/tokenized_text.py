@@ -11,7 +11,7 @@ from qkv.text.tokenizer import Tokenizer
 # or Japanese character.
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _PUNCTUATION = r"!-/:-@\[-^`{-~\u00a1-\u00bf\u2010-\u205e\u3000-\u303f\uff01-\uff0f\uff1a-\uff20"
-_WORD = re.compile(rf"<unk>|[^\s{_CJK}{_PUNCTUATION}]+(?:['’-][^\s{_CJK}{_PUNCTUATION}]+)*|\S")
+WORD = re.compile(rf"<unk>|[^\s{_CJK}{_PUNCTUATION}]+(?:['’-][^\s{_CJK}{_PUNCTUATION}]+)*|\S")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _is_text(tokenizer: Tokenizer, token: int) -> bool:
 def _split_words(tokenizer: Tokenizer, ids: list[int]) -> tuple[list[int], list[str]]:
     """Return the index of each token's word and the words; a token belongs to the word in which the text decoded so far ends."""
     text = tokenizer.decode(ids)
-    spans = [found.span() for found in _WORD.finditer(text)]
+    spans = [found.span() for found in WORD.finditer(text)]
     ends = [len(tokenizer.decode(ids[: position + 1]).rstrip()) for position in range(len(ids))]
     starts = [start for start, _ in spans]
     return [max(0, bisect_left(starts, end) - 1) for end in ends], [text[start:end] for start, end in spans] or [text]

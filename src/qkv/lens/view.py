@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
+from qkv.lens.attribution import Attribution
+from qkv.lens.head_effects import HeadEffects
 from qkv.lens.head_patterns import HeadPattern, find_head_patterns
-from qkv.lens.inspectors import CROSS, AttentionMap, Attribution, Inspector, Rollout
+from qkv.lens.inspectors import CROSS, AttentionMap, Inspector, Rollout
 from qkv.lens.page import notebook_frame, write_page
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.vectors.plot import pca_2d
@@ -30,6 +32,11 @@ LINFORMER = (
 
 class Inspectable(Protocol):
     """A loaded run, as `qkv.load` returns it."""
+
+    @property
+    def loads_as(self) -> str:
+        """What it is used as: translator, encoder or generator."""
+        ...
 
     @property
     def trees(self) -> bool:
@@ -60,6 +67,7 @@ class AttentionView:
     alignment: list[tuple[int, int, float]] | None  # source word, target word, share of the target word's attention
     positions: Tensor | None  # (S, at most MAX_COLUMNS): the position encodings that are added to the embeddings
     points: dict[str, Tensor]  # for each text, (T, 2): its tokens' embeddings by PCA
+    effects: HeadEffects | None = None  # what the model loses without each head, where it was measured
 
     def json(self) -> dict[str, Any]:
         """Return everything as lists, strings and numbers, rounded to four digits."""
@@ -77,33 +85,30 @@ class AttentionView:
             "target_words": target and target.word_ids,
             "read_words": read and read.word_ids,
             "words": {name: text.words for name, text in self.texts.items()},
-            "maps": [
-                {
-                    "name": one.name,
-                    "part": one.part,
-                    "layer": one.layer,
-                    "rows": one.rows,
-                    "columns": one.columns,
-                    "heads": _rounded(one.weights),
-                }
-                for one in self.maps
-            ],
+            "maps": [map_json(one) for one in self.maps],
             "patterns": [
-                {"map": p.map, "head": p.head, "pattern": p.pattern, "score": round(p.score, 4), "says": p.description}
+                {
+                    "map": p.map,
+                    "head": p.head,
+                    "pattern": p.pattern,
+                    "score": round(p.score, 4),
+                    "says": p.description,
+                    "drop": self.drop(p),
+                }
                 for p in self.patterns
             ],
             "rollout": rollout and {**rollout._asdict(), "weights": _rounded(rollout.weights)},
-            "attribution": attribution
-            and {
-                "of": attribution.of,
-                "tokens": "source",
-                "values": _rounded(attribution.values),
-                "each": None if attribution.each is None else _rounded(attribution.each),
-            },
+            "attribution": attribution and attribution_json(attribution),
             "alignment": self.alignment and [[s, t, round(weight, 4)] for s, t, weight in self.alignment],
             "positions": None if self.positions is None else _rounded(self.positions),
             "points": {name: _rounded(points) for name, points in self.points.items()},
+            "effects": self.effects and self.effects.json(),
         }
+
+    def drop(self, pattern: HeadPattern) -> float | None:
+        """Return the drop of the model's score without the head of a pattern; None if it was not measured."""
+        drop = None if self.effects is None else self.effects.drop(pattern.map, pattern.head)
+        return None if drop is None else round(drop, 4)
 
     def save(self, path: str | Path) -> Path:
         """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
@@ -150,13 +155,14 @@ def look(loaded: Inspectable, text: str, target: str | None = None) -> Attention
         find_head_patterns(maps, inspector.texts),
         inspector.rollout(maps),
         inspector.attribution(),
-        _alignment(maps, inspector.texts),
+        word_alignment(maps, inspector.texts),
         _positions(inspector),
         _points(inspector),
+        getattr(loaded, "head_effects", None),
     )
 
 
-def _alignment(maps: Sequence[AttentionMap], texts: dict[str, TokenizedText]) -> list[tuple[int, int, float]] | None:
+def word_alignment(maps: Sequence[AttentionMap], texts: dict[str, TokenizedText]) -> list[tuple[int, int, float]] | None:
     """Link each target word with the source words that it attends to, by the mean over layers and heads; strongest first."""
     layers = [one.weights.mean(0) for one in maps if one.part == CROSS]
     if not layers:
@@ -203,6 +209,27 @@ def _points(inspector: Inspector) -> dict[str, Tensor]:
     }
     points = torch.from_numpy(pca_2d(torch.cat(list(vectors.values())).numpy()))
     return dict(zip(vectors, points.split([len(found) for found in vectors.values()]), strict=True))
+
+
+def attribution_json(found: Attribution) -> dict[str, Any]:
+    """Return an attribution as plain values."""
+    return {
+        "of": found.of,
+        "method": found.method,
+        "tokens": "source",
+        "values": _rounded(found.values),
+        "each": None if found.each is None else _rounded(found.each),
+        "positions": found.positions,
+        "completeness": found.completeness
+        and {name: value if isinstance(value, int) else round(value, 4) for name, value in found.completeness._asdict().items()},
+    }
+
+
+def map_json(one: AttentionMap) -> dict[str, Any]:
+    """Return the weights of an attention layer as plain values."""
+    values = one._asdict()
+    weights = values.pop("weights")
+    return {**values, "heads": _rounded(weights)}
 
 
 def _rounded(values: Tensor) -> list[Any]:

@@ -93,6 +93,10 @@ class Albert(Encoder):
         x = self.attention_blocks[self.attention_index[number]](x, context)
         return self.feedforward_blocks[self.feedforward_index[number]](x)
 
+    def layer_modules(self, number: int) -> list[nn.Module]:
+        attention, feedforward = self.attention_index[number], self.feedforward_index[number]
+        return [self.attention_blocks[attention], self.feedforward_blocks[feedforward]]
+
 
 FAMILY = Family(
     kind="albert",

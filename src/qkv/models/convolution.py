@@ -30,7 +30,7 @@ from qkv.parts.convolution import (
     scale_gradient,
 )
 from qkv.parts.decoding_weights import IncrementalDecoder, MadeWeights
-from qkv.parts.dot_product import additive, recording
+from qkv.parts.dot_product import additive, is_recording, recording
 from qkv.parts.dropout import dropout
 from qkv.parts.masks import PackedMask
 from qkv.parts.model_config import ModelConfig
@@ -230,6 +230,8 @@ class ConvolutionState:
                 "and where positions are learned, train with a larger model.max_positions"
             )
         self.steps += 1
+        if not self.want_attention and is_recording():
+            return self.model._decode_step(tokens, self)
         if not self.want_attention:
             return self.recorder(lambda history, tokens: self.model._decode_step(tokens, self), self.history, tokens, self.moves)
         with recording() as weights:

@@ -140,9 +140,14 @@ class Rnn(IncrementalDecoder):
         """Return the encoder's hidden states, (B, S, D), and each layer's state at the end of each text. source (B, S)."""
         return self.encoder(self.embed(self.source_embedding, source.ids), padded_texts(source.text > 0))
 
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of token embeddings."""
+        return self.config.embedding_width**0.5
+
     def embed(self, embedding: nn.Embedding, ids: Tensor) -> Tensor:
         """Embed tokens for the cells, with deviation 1 at first; the output layer uses the same weights unscaled. -> (..., E)."""
-        return self._dropout(embedding(ids) * self.config.embedding_width**0.5)
+        return self._dropout(embedding(ids) * self.embedding_scale)
 
     def _encode_for_decoder(self, source: Rows) -> EncodedSource:
         states, ends = self.encode(source)
@@ -168,10 +173,10 @@ class Rnn(IncrementalDecoder):
         x, layers = x.to(dtype), _cast(encoded.initial, dtype)  # cast once, not in every step
         readout = x.new_zeros(len(x), self.config.embedding_width)
         queries, readouts = [], []
-        for embedded in x.unbind(1):
+        for position, embedded in enumerate(x.unbind(1)):
             layers = self._advance(torch.cat([embedded, readout], -1), layers)
             top = layers[-1][0]
-            context, _ = self.cross.attend(top[:, None], encoded.memory, encoded.mask)
+            context, _ = self.cross.attend(top[:, None], encoded.memory, encoded.mask, position)
             readout = self._read_out(top, context[:, 0])
             queries.append(top)
             readouts.append(readout)

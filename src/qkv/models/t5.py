@@ -166,10 +166,15 @@ SHARED_FIELDS = ("width", "feedforward", "heads", "head_width", "dropout", "acti
 class ScaledTokenEmbedding(TokenPositionEmbedding):
     """Token embeddings times sqrt(D), without positions."""
 
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        """The factor of token embeddings."""
+        return self.token_embedding.embedding_dim**0.5
+
     def forward(self, rows: Rows, segment: Tensor | None, task: Tensor | None) -> Tensor:
         """Embed rows; segment and task are unused. rows (B, T) -> (B, T, D)."""
         vectors = self.token_embedding(rows.ids)
-        return dropout(vectors * vectors.size(-1) ** 0.5, self.dropout, self.training)
+        return dropout(vectors * self.scale, self.dropout, self.training)
 
 
 class T5Encoder(Encoder):

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from qkv.base.errors import ConfigError
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.encoded import EncodedLabelledTexts
 from qkv.data.encoding import EncodingConfig, encode_texts
@@ -98,10 +99,17 @@ class Classification(TextObjective):
     def to_json(self, prediction: LabelPrediction) -> dict[str, Any]:
         return prediction._asdict()
 
-    def explain(self, output: Tensor, label_names: Sequence[str]) -> ExplainedOutput:
+    def explain(self, output: Tensor, label_names: Sequence[str], instead: str | None = None) -> ExplainedOutput:
         best = int(output.argmax())
-        label = label_names[best] if label_names else str(best)
-        shown = f"{label} ({float(output[best]):.0%})"
+        names = label_names or [str(number) for number in range(len(output))]
+        label, shown = names[best], f"{names[best]} ({float(output[best]):.0%})"
+        if instead is not None:
+            if instead not in names or instead == label:
+                others = ", ".join(name for name in names if name != label)
+                raise ConfigError(f"“{instead}” is not another label that this model might predict; choose one of: {others}")
+            other = names.index(instead)
+            description = f"the class “{label}” instead of “{instead}”"
+            return ExplainedOutput(shown, description, lambda output: output[best].log() - output[other].log())
         return ExplainedOutput(shown, f"the class “{label}”", lambda output: output[best].log())
 
 

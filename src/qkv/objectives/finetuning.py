@@ -125,8 +125,11 @@ class FinetuningObjective(Objective, ABC):
     def to_json(self, prediction: Any) -> dict[str, Any]:
         """Return a prediction as the service sends it."""
 
-    def explain(self, output: Tensor, label_names: Sequence[str]) -> ExplainedOutput | None:
-        """Describe the output for one text for `qkv look`; None for a task that has no single output."""
+    def explain(self, output: Tensor, label_names: Sequence[str], instead: str | None = None) -> ExplainedOutput | None:
+        """Describe the output for one text for `qkv look`; None for a task that has no single output.
+
+        With `instead`, the value tells it apart from that label.
+        """
         return None
 
 

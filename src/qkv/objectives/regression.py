@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor, nn
 
+from qkv.base.errors import ConfigError
 from qkv.data.encoded import EncodedExamples, EncodedLabelledTexts
 from qkv.data.encoding import EncodingConfig, encode_texts
 from qkv.data.inputs import LabelledTexts
@@ -82,6 +83,8 @@ class Regression(TextObjective):
     def to_json(self, prediction: float) -> dict[str, Any]:
         return {"value": prediction}
 
-    def explain(self, output: Tensor, label_names: Sequence[str]) -> ExplainedOutput:
+    def explain(self, output: Tensor, label_names: Sequence[str], instead: str | None = None) -> ExplainedOutput:
+        if instead is not None:
+            raise ConfigError("this model predicts a number, which has no label to compare with; leave out instead")
         number = f"{float(output):.3f}"
         return ExplainedOutput(number, f"the number {number}", lambda output: output)

@@ -135,10 +135,17 @@ class SourceMemory(NamedTuple):
 class SourceAttention(RecordedAttention):
     """Attention from a layer's state plus the embedding of the last token to the source, with a residual (section 3.3)."""
 
+    heads = 1
+
     def __init__(self, width: int, embedding_width: int):
         super().__init__()
         self.query = WeightNormLinear(width, embedding_width, std=width**-0.5)
         self.context = WeightNormLinear(embedding_width, width, std=embedding_width**-0.5)
+
+    @property
+    def out(self) -> nn.Module:
+        """The output projection, as other attentions call it."""
+        return self.context
 
     def forward(self, x: Tensor, embeddings: Tensor, source: SourceMemory) -> Tensor:
         """x (B, T, D), embeddings (B, T, E) -> (B, T, D)."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from qkv.base import graphs
 from qkv.parts import kernels
 from qkv.parts.cache import KVCache, LayerCache
-from qkv.parts.dot_product import additive, attend, join_heads
+from qkv.parts.dot_product import additive, attend, is_recording, join_heads
 from qkv.parts.masks import AttentionMask, DenseMask, KeysValues
 
 
@@ -50,7 +50,7 @@ def cross_memory(projected: Sequence[Tensor], keep: Tensor, heads: int, recorded
 
     `recorded` is whether attention to it will be recorded.
     """
-    recorded = recorded or graphs.usable(keep)  # a step that becomes a graph reads the same memory every time
+    recorded = recorded or is_recording() or graphs.usable(keep)  # a step that becomes a graph reads the same memory every time
     in_logs = not recorded and kernels.usable_on_cpu(projected[0])
     return LoggedMemory(projected, keep) if in_logs else DenseMemory(projected, keep, heads)
 

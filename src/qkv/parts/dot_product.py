@@ -1,11 +1,12 @@
-"""Scaled dot-product attention ("Attention Is All You Need", section 3.2.1), and recording of its weights.
+"""Scaled dot-product attention ("Attention Is All You Need", section 3.2.1), and recording and changing of its weights.
 
-`attend` runs torch's fused kernel. Inside `recording()` it computes the same step by step, so that the weights can be recorded.
+`attend` runs torch's fused kernel. Inside `recording()` or `changing_weights()` it computes the same step by step, so that the
+weights can be recorded or changed.
 B batch, T query length, S key length, H heads, K head width.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import torch
@@ -18,6 +19,8 @@ torch.backends.cuda.enable_cudnn_sdp(False)
 
 # A context variable, not a global: a service records a model in one thread while another thread translates with it.
 _recorders: ContextVar[tuple[list[Tensor], ...]] = ContextVar("recorders", default=())
+Softmax = Callable[[Tensor, int | None], Tensor]  # scores (B, H, T, S) and the position of the first query, if known -> weights
+_softmax: ContextVar[Softmax | None] = ContextVar("softmax", default=None)
 
 
 class RecordedAttention(nn.Module):
@@ -35,9 +38,25 @@ def recording() -> Iterator[list[Tensor]]:
         _recorders.reset(before)
 
 
+@contextlib.contextmanager
+def changing_weights(softmax: Softmax) -> Iterator[None]:
+    """Compute the weights of every attention of this thread inside by `softmax`."""
+    before = _softmax.set(softmax)
+    try:
+        yield
+    finally:
+        _softmax.reset(before)
+
+
 def is_recording() -> bool:
-    """Return whether attention of this thread is being recorded."""
-    return bool(_recorders.get())
+    """Return whether attention of this thread is being recorded or changed, so that its weights must be there."""
+    return bool(_recorders.get()) or _softmax.get() is not None
+
+
+def softmax_weights(scores: Tensor, first: int | None = None) -> Tensor:
+    """Return the weights of scores (B, H, T, S), as this thread changes them; `first` is the first query's position."""
+    changed = _softmax.get()
+    return scores.softmax(-1) if changed is None else changed(scores, first)
 
 
 def record(weights: Tensor) -> None:
@@ -68,7 +87,7 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
     scores = (q * q.size(-1) ** -0.5) @ k.mT
     if mask is not None:
         scores = scores + (additive(mask, scores.dtype) if mask.dtype == torch.bool else mask)
-    weights = scores.softmax(-1)
+    weights = softmax_weights(scores)
     record(weights)
     return weights
 

@@ -8,7 +8,7 @@ B batch, T length, E width of embeddings, D width.
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -61,6 +61,8 @@ class EncoderConfig(StackConfig):
 
 class TokenPositionEmbedding(nn.Module):
     """The sum of token and position embeddings."""
+
+    scale = 1.0  # the factor of token embeddings
 
     def __init__(self, c: StackConfig, vocab: int, width: int):
         super().__init__()
@@ -181,6 +183,11 @@ class TransformerStack(nn.Module):
     def layer(self, number: int, x: Tensor, context: AttentionContext) -> Tensor:
         """Run layer `number`, counted from 0. (B, T, D) -> (B, T, D)."""
         raise NotImplementedError
+
+    def layer_modules(self, number: int) -> list[nn.Module]:
+        """Return the modules that layer `number` runs one after the other, (B, T, D) -> (B, T, D) each."""
+        layers: Any = self.layers
+        return [layers[number]]
 
     @property
     def multiply_adds_per_token(self) -> int:

@@ -111,9 +111,14 @@ class EncoderDecoder(IncrementalDecoder):
         """Return the logits of every target token. (..., D) -> (..., V)."""
         return self.output(hidden)
 
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of token embeddings ("Attention Is All You Need", section 3.4)."""
+        return self.config.width**0.5
+
     def _embed(self, embedding: nn.Module, positions: PositionalEncoding, rows: Rows) -> Tensor:
         vectors = embedding(rows.ids)
-        x = (vectors * self.config.width**0.5 + positions.of_rows(rows)).to(vectors.dtype)
+        x = (vectors * self.embedding_scale + positions.of_rows(rows)).to(vectors.dtype)
         return dropout(x, self.config.dropout, self.training)
 
     def start(
@@ -148,13 +153,13 @@ class EncoderDecoder(IncrementalDecoder):
         state.cache.advance(len(tokens), tokens.device)
         vectors = self.target_embedding(tokens.view(state.sources, -1))  # (N, W, D)
         if state.shift is None:
-            x = state.cache.at_newest(state.positions).add(vectors, alpha=self.config.width**0.5)
+            x = state.cache.at_newest(state.positions).add(vectors, alpha=self.embedding_scale)
             context: AttentionContext = self.target_position_scheme.decode_context(state.cache, like=x)
         else:
             shift, scheme = state.shift.repeat_interleave(vectors.size(1)), self.target_position_scheme
             mask, position, keys = left_padded_step(state.cache, shift)
             at = F.embedding(position.view(vectors.shape[:2]).clamp(max=len(state.positions) - 1), state.positions)
-            x = at.add(vectors, alpha=self.config.width**0.5)
+            x = at.add(vectors, alpha=self.embedding_scale)
             context = scheme.context(DenseMask(additive(mask, x.dtype)), position, keys, like=x)
             context = context.decode_step(shift, scheme.fused, vectors.size(1))
         source_mask = state.memory.mask

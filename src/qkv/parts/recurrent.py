@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.base import graphs
-from qkv.parts.dot_product import RecordedAttention, additive, record
+from qkv.parts.dot_product import RecordedAttention, additive, is_recording, record, softmax_weights
 from qkv.parts.dropout import dropout
 from qkv.parts.stepping import MIN_STEPS_LEFT
 
@@ -207,17 +207,17 @@ class RecurrentAttention(RecordedAttention):
         query, v = self.query(q), self.v.to(keys.dtype)
         return _AdditiveScores.apply(query, keys, v) if torch.is_grad_enabled() else _tanh_sums(query, keys) @ v
 
-    def attend(self, q: Tensor, memory: Memory, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """q (N, T, D), additive mask (N, 1, S) -> the context vectors, (N, T, D), and the weights, (N, T, S)."""
+    def attend(self, q: Tensor, memory: Memory, mask: Tensor, first: int | None = None) -> tuple[Tensor, Tensor]:
+        """q (N, T, D) from position `first`, additive mask (N, 1, S) -> context vectors, (N, T, D), and weights, (N, T, S)."""
         keys, values = memory
-        weights = (self.scores(q, keys) + mask).softmax(-1)
+        weights = softmax_weights((self.scores(q, keys) + mask)[:, None], first)[:, 0]
         return weights.to(values.dtype) @ values, weights
 
     def forward(self, q: Tensor, memory: Memory, mask: Tensor) -> Tensor:
         """Attend from all positions and record the weights; additive scores are computed in pieces, to save memory."""
         positions = max(1, MAX_SUMS[q.device.type] // max(1, memory[0].numel()))
         pieces = q.split(positions, 1) if self.score == "additive" else [q]
-        results = [self.attend(piece, memory, mask) for piece in pieces]
+        results = [self.attend(piece, memory, mask, number * positions) for number, piece in enumerate(pieces)]
         context, weights = (torch.cat(parts, 1) for parts in zip(*results, strict=True))
         record(weights[:, None])
         return context
@@ -271,7 +271,7 @@ class RecurrentState:
     def step(self, tokens: Tensor) -> Tensor:
         """Return the logits of the next tokens (R, V); on a GPU a CUDA graph replays repeated steps."""
         graph = None
-        if graphs.usable(tokens) and not self.want_attention:
+        if graphs.usable(tokens) and not self.want_attention and not is_recording():
             graph = self.recorder.recording(
                 self.moves,
                 lambda: graphs.GraphedFunction(self._in_place, tokens.clone()),

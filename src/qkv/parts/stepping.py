@@ -16,6 +16,7 @@ from qkv.parts import kernels
 from qkv.parts.cache import KVCache, LayerCache, StaticKVCache
 from qkv.parts.context import PrefillContext
 from qkv.parts.cross_memory import CrossMemory
+from qkv.parts.dot_product import is_recording
 from qkv.parts.products import product
 
 SPAN = 32  # positions that the first static cache has room for; each further one has twice as many
@@ -50,7 +51,8 @@ class AttentionState:
 
     def step(self, tokens: Tensor) -> Tensor:
         """Return the logits of the next tokens (R, V); on a GPU by a graph, once steps repeat."""
-        graph = self._graph(tokens) if graphs.usable(tokens) and not self.want_attention else None
+        graphed = graphs.usable(tokens) and not self.want_attention and not is_recording()
+        graph = self._graph(tokens) if graphed else None
         self._compact()
         logits = self.run(tokens, self) if graph is None else graph(tokens)
         self.cache.count_step()
