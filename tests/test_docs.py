@@ -55,6 +55,8 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path) if path else page
+        if target.parent == DOCS / "reference":  # made by `make docs`, which follows these links
+            continue
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []

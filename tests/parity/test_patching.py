@@ -1,6 +1,7 @@
 """Patching an imported GPT-2 gives the grids that nnsight computes on transformers' model with the same weights."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import qkv
 from qkv.interop.huggingface.runs import import_huggingface
 
 transformers = pytest.importorskip("transformers")
+os.environ["NNSIGHT_CONFIG"] = str(Path(__file__).with_name("nnsight.yaml"))
 nnsight = pytest.importorskip("nnsight")
 
 TEXTS = ("the animal was too tired to cross the", "the animal was too wide to cross the")
@@ -63,8 +65,8 @@ def test_both_grids_are_those_of_nnsight(tmp_path: Path) -> None:
     outputs: list[Any] = []
     with traced.trace(input_ids=clean):
         for layer in range(LAYERS):
-            outputs.append(traced.transformer.h[layer].attn.c_proj.input.save())
-            states.append(traced.transformer.h[layer].output.save())
+            outputs.append(nnsight.save(traced.transformer.h[layer].attn.c_proj.input))
+            states.append(nnsight.save(traced.transformer.h[layer].output))
 
     def difference(logits: Tensor) -> float:
         return float(logits[0, -1, view.answer] - logits[0, -1, view.instead])
@@ -86,12 +88,12 @@ def test_both_grids_are_those_of_nnsight(tmp_path: Path) -> None:
             for which, where in enumerate((slice(None), slice(CHANGED, CHANGED + 1))):
                 with traced.trace(input_ids=other):
                     traced.transformer.h[layer].attn.c_proj.input[:, where, part] = outputs[layer][:, where, part]
-                    logits = traced.lm_head.output.save()
+                    logits = nnsight.save(traced.lm_head.output)
                 heads[which, layer, head] = share(logits)
         for position in range(length):
             with traced.trace(input_ids=other):
                 traced.transformer.h[layer].output[:, position] = states[layer][:, position]
-                logits = traced.lm_head.output.save()
+                logits = nnsight.save(traced.lm_head.output)
             positions[layer, position] = share(logits)
     torch.testing.assert_close(torch.stack([row.values for row in view.heads]), heads[0], **CLOSE)
     torch.testing.assert_close(torch.stack([row.values for row in at_word.heads]), heads[1], **CLOSE)

@@ -35,7 +35,7 @@ class Explained:
     replacement: int | None = None  # token in the place of an occluded word; None leaves the word out
 
 
-class Question(NamedTuple):
+class OutputQuestion(NamedTuple):
     """Tokens to explain; `against` is the token that the only one is compared with."""
 
     of: str
@@ -52,14 +52,14 @@ class Question(NamedTuple):
         return logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
 
 
-def ask(text: TokenizedText, tokenizer: Tokenizer, word: int, instead: str | None, what: str) -> Question:
+def ask(text: TokenizedText, tokenizer: Tokenizer, word: int, instead: str | None, what: str) -> OutputQuestion:
     """Return the question why a text has a word, or why it has it instead of another one. `what` names the text in errors."""
     if not 0 <= word < len(text.words):
         raise ConfigError(f"{what} has {len(text.words)} words, and no other than these: {' '.join(text.words)}")
     own = [position for position, number in enumerate(text.word_ids) if number == word]
     tokens = [text.ids[position] for position in own]
     if instead is None:
-        return Question(f"“{text.words[word]}”", own, tokens)
+        return OutputQuestion(f"“{text.words[word]}”", own, tokens)
     other = tokens_of_word(tokenizer, instead)
     common = next((n for n, pair in enumerate(zip(tokens, other, strict=False)) if pair[0] != pair[1]), None)
     if common is None:
@@ -68,7 +68,7 @@ def ask(text: TokenizedText, tokenizer: Tokenizer, word: int, instead: str | Non
             f"of “{text.words[word]}” and “{instead}” one {same}, so no token tells them apart; choose another word"
         )
     of = f"“{text.words[word]}” instead of “{instead}”"
-    return Question(of, [own[common]], [tokens[common]], other[common])
+    return OutputQuestion(of, [own[common]], [tokens[common]], other[common])
 
 
 def tokens_of_word(tokenizer: Tokenizer, word: str) -> list[int]:
@@ -94,7 +94,7 @@ def explain_continuation(
     """Explain a word of a GPT's text by the tokens before it: the first token after the prompt, unless a word is given."""
     if word is None and instead is None:
         piece = tokenizer.pieces(text.ids[prompt : prompt + 1])[0]
-        question = Question(f"the next token, {piece}", [prompt], text.ids[prompt : prompt + 1])
+        question = OutputQuestion(f"the next token, {piece}", [prompt], text.ids[prompt : prompt + 1])
     else:
         number = text.word_ids[prompt] if word is None else word
         question = ask(text, tokenizer, -1 if number is None else number, instead, "the text")

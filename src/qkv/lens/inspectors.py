@@ -17,7 +17,7 @@ from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows, map_tensors, padded_rows
 from qkv.lens.attribution import Attribution, attribute
 from qkv.lens.capture import capture_calls
-from qkv.lens.explained import MAX_TOKENS, Explained, Question, ask, source_rows
+from qkv.lens.explained import MAX_TOKENS, Explained, OutputQuestion, ask, source_rows
 from qkv.lens.rollout import attention_rollout, decoder_rollout
 from qkv.lens.tokenized_text import TokenizedText, tokenized_text
 from qkv.parts.dot_product import RecordedAttention
@@ -344,7 +344,7 @@ class UnilmInspector:
         return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 
 
-def _target_question(text: TokenizedText, tokenizer: Tokenizer, word: int | None, instead: str | None) -> Question:
+def _target_question(text: TokenizedText, tokenizer: Tokenizer, word: int | None, instead: str | None) -> OutputQuestion:
     """Return the question why a target has its tokens, one word, or one word instead of another."""
     if word is not None:
         return ask(text, tokenizer, word, instead, "the translation")
@@ -352,10 +352,10 @@ def _target_question(text: TokenizedText, tokenizer: Tokenizer, word: int | None
         raise ConfigError(
             f"the word in whose place “{instead}” might stand is not given; give its number among: {' '.join(text.words)}"
         )
-    return Question("the translation", [*range(len(text.ids))], text.ids)
+    return OutputQuestion("the translation", [*range(len(text.ids))], text.ids)
 
 
-def _explained_target(inspector: Any, question: Question, embedding: nn.Module, scores: Any, together: int) -> Explained:
+def _explained_target(inspector: Any, question: OutputQuestion, embedding: nn.Module, scores: Any, together: int) -> Explained:
     """Return what explains tokens of a target; a source with a tree keeps the positions of its words, others lose a word."""
     source, unknown = inspector.texts["source"], inspector.unknown
     replacement = None if inspector.source.head is None else unknown
