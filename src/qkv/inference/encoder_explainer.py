@@ -10,7 +10,7 @@ from torch import Tensor
 from qkv.base.errors import ConfigError
 from qkv.base.rows import Rows
 from qkv.data.inputs import LabelledTexts
-from qkv.lens.explained import MAX_TOKENS, Explained, Question, source_rows, tokens_of_word
+from qkv.lens.explained import MAX_TOKENS, Explained, OutputQuestion, source_rows, tokens_of_word
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.text.tokenizer import MASK
 
@@ -50,7 +50,7 @@ class EncoderExplainer:
         where = f"the first {MASK}" if number == 0 else f"{MASK} {number + 1}"
         of = f"the prediction “{name}” for {where}" if instead is None else f"“{name}” instead of “{instead}” for {where}"
         read_at = [n for n, token in enumerate(self.source.ids) if token == tokenizer.mask][number]
-        question = Question(of, [read_at], [best], None if instead is None else self.other_token(instead, best))
+        question = OutputQuestion(of, [read_at], [best], None if instead is None else self.other_token(instead, best))
         return self.explained(of, [read_at], lambda rows, outputs: question.score(logits(rows)[:, None], outputs))
 
     def other_token(self, word: str, best: int) -> int:
