@@ -9,6 +9,7 @@ from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
+from qkv.lens.bundle import bundle
 
 VIEWER = Path(__file__).parent / "viewer"
 START = 'QkvViewer.show(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
@@ -19,9 +20,8 @@ HEIGHT = 720  # of the frame in a notebook, in pixels
 
 def render_page(view: dict[str, Any]) -> str:
     """Return the HTML of a page, from the result of `AttentionView.json()`."""
-    script, style = (VIEWER / name for name in ("viewer.js", "viewer.css"))
-    scripts = [script.read_text(encoding="utf-8"), START]
-    styles = [style.read_text(encoding="utf-8"), BODY + DARK]
+    scripts = [bundle(VIEWER / "viewer.js", "QkvViewer"), START]
+    styles = [(VIEWER / "viewer.css").read_text(encoding="utf-8"), BODY + DARK]
     policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}"
     title = html.escape(" ".join(view["words"]["source"])[:80])
     return "\n".join(

@@ -1,5 +1,6 @@
 // Attention weights, drawn by the viewer.
 
+import { show } from "../viewer/viewer.js";
 import { post } from "./api.js";
 
 const SECOND = {
@@ -35,7 +36,7 @@ export function lookPanel(panel) {
     const more = target ? (heads ? { target, target_heads: heads } : { target }) : {};
     const attention = await post("look", { ...request, ...more }, signal);
     panel.result.hidden = false;
-    window.QkvViewer.show(panel.result.firstElementChild, attention);
+    show(panel.result.firstElementChild, attention);
     return "Shown below.";
   });
   document.addEventListener("look-at", ({ detail }) => {

@@ -1,5 +1,6 @@
 // Translation: the best few translations, and the alignment of each with the source.
 
+import { showAlignment } from "../viewer/viewer.js";
 import { post } from "./api.js";
 import { make } from "./dom.js";
 import { offerLook } from "./look.js";
@@ -69,7 +70,7 @@ async function align(panel, text, target, signal) {
   offerLook(panel, panel.model, text, target);
   try {
     const attention = await post("look", { model: panel.model.id, text, target }, signal);
-    if (attention.alignment) window.QkvViewer.alignment(place, attention);
+    if (attention.alignment) showAlignment(place, attention);
     else place.replaceChildren("This model has no attention between the two texts that could be shown.");
   } catch (error) {
     if (error.name === "AbortError") return;

@@ -1,0 +1,3 @@
+// Texts of the views of attention in Chinese, by their English.
+
+export const ATTENTION = {};

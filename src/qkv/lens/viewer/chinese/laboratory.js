@@ -1,0 +1,3 @@
+// Texts of the laboratory: arithmetic, changes, patching, layers, steps, training in Chinese, by their English.
+
+export const LABORATORY = {};

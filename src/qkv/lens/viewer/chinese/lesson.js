@@ -1,0 +1,3 @@
+// Texts of the lesson in Chinese, by their English.
+
+export const LESSON = {};

@@ -1,0 +1,3 @@
+// Texts of the views of word vectors in Chinese, by their English.
+
+export const WORDS = {};
