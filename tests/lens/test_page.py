@@ -71,7 +71,7 @@ def test_a_notebook_gets_a_frame_that_can_do_nothing_to_it(told: dict[str, Any])
     found = notebook_frame(told)
     (inside,) = re.findall(r'srcdoc="([^"]*)"', found)
     assert html.unescape(inside) == render_page(told)
-    assert re.findall(r'sandbox="([^"]*)"', found) == ["allow-scripts"]
+    assert re.findall(r'sandbox="([^"]*)"', found) == ["allow-scripts allow-downloads"]
     assert look(translator("transformer"), TEXT)._repr_html_() == found
 
 

@@ -12,7 +12,7 @@ from qkv.base.files import atomic_file
 from qkv.lens.bundle import bundle
 
 VIEWER = Path(__file__).parent / "viewer"
-START = 'QkvViewer.show(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
+START = 'QkvViewer.showPage(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
 BODY = "body{margin:1rem auto;padding:0 1rem;max-width:70rem}"
 DARK = ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){body{background:rgb(22 25 32)}}"
 HEIGHT = 720  # of the frame in a notebook, in pixels
@@ -22,8 +22,9 @@ def render_page(view: dict[str, Any]) -> str:
     """Return the HTML of a page, from the result of `AttentionView.json()`."""
     scripts = [bundle(VIEWER / "viewer.js", "QkvViewer"), START]
     styles = [(VIEWER / "viewer.css").read_text(encoding="utf-8"), BODY + DARK]
-    policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}"
-    title = html.escape(" ".join(view["words"]["source"])[:80])
+    policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}; img-src data:"
+    texts = view.get("words", {}).get("source") or view.get("source") or [view.get("model", "")]
+    title = html.escape(" ".join(texts)[:80])
     return "\n".join(
         [
             "<!doctype html>",
@@ -75,7 +76,8 @@ def notebook_frame(view: dict[str, Any]) -> str:
     """Return the page in a sandboxed iframe, for a notebook."""
     source = html.escape(render_page(view), quote=True)
     style = f"width:100%;height:{HEIGHT}px;border:0"
-    return f'<iframe srcdoc="{source}" sandbox="allow-scripts" style="{style}" title="qkv look"></iframe>'
+    allowed = 'sandbox="allow-scripts allow-downloads" allow="fullscreen"'
+    return f'<iframe srcdoc="{source}" {allowed} style="{style}" title="qkv look"></iframe>'
 
 
 def _csp_hashes(texts: list[str]) -> str:

@@ -20,9 +20,23 @@ function summary(attention) {
   return make("div", { class: "summary" }, words(read), arrow, words(output));
 }
 
+/** Whether a part of the state, which may come from an address, fits this view. */
+function allowed(attention, tabs, name, value) {
+  const part = () => attention.maps.some((one) => one.part === value) || (value === "rollout" && attention.rollout);
+  const head = () => Array.isArray(value) && attention.maps.some((one) => one.name === value[0] && value[1] in one.heads);
+  const tests = {
+    tab: () => tabs.includes(value),
+    part,
+    head,
+    view: () => ["heads", "mean"].includes(value),
+    unit: () => ["words", "tokens"].includes(value),
+  };
+  return name in tests && Boolean(tests[name]());
+}
+
 let count = 0; // viewers so far, for unique ids
 
-export function showAttention(element, attention) {
+export function showAttention(element, attention, { state: given, onState }) {
   const number = (count += 1);
   const parts = [...new Set(attention.maps.map((one) => one.part))];
   const first = parts.includes("cross") ? "cross" : parts[0];
@@ -35,7 +49,8 @@ export function showAttention(element, attention) {
     inner: "Positions and embeddings",
   };
   const names = Object.keys(tabs).filter((name) => tabs[name]);
-  state.tab = names[0];
+  const restored = Object.entries(given).filter(([name, value]) => allowed(attention, names, name, value));
+  Object.assign(state, { tab: names[0] }, Object.fromEntries(restored));
 
   element.replaceChildren();
   element.classList.add("qkv-viewer");
@@ -62,6 +77,7 @@ export function showAttention(element, attention) {
     });
     panel.setAttribute("aria-labelledby", `qkv-tab-${number}-${state.tab}`);
     fill();
+    onState({ ...state });
   }
 
   function openHead(one, head) {
@@ -92,5 +108,5 @@ export function showAttention(element, attention) {
     if (again) again.focus();
   }
 
-  open({ tab: state.tab });
+  open({});
 }
