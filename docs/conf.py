@@ -6,6 +6,7 @@ from pathlib import Path
 # ruff: noqa: E402
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
 
+import chinese
 import reference
 import search
 import sphinx.search
@@ -13,11 +14,12 @@ import sphinx.search
 import qkv
 
 reference.write(Path(__file__).parent / "reference")
+chinese.write()
 
 project, author, release = "qkv", "the qkv developers", qkv.__version__
 copyright = author
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "zh/tutorials/*.md"]  # of the Chinese tutorials, the notebooks are read
 
 # Pages are also read where there is no Sphinx: plain Markdown, links to files, anchors as GitHub makes them.
 myst_enable_extensions = []  # no formulas: the scripts that draw them come from the network

@@ -1,11 +1,13 @@
 """The documentation keeps up with the code."""
 
 import importlib.util
+import json
 import re
 import shlex
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
@@ -40,6 +42,18 @@ KINDS = [
 DATA = {"data.train": "train.tsv", "data.dev": "dev.tsv", "data.text": "text.txt", "start": "runs/encoder"}
 
 
+def module_of_docs(name: str) -> ModuleType:
+    """Return a module that `make docs` imports."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CHINESE = module_of_docs("chinese")
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -57,6 +71,8 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = (page.parent / path) if path else page
         if target.parent == DOCS / "reference":  # made by `make docs`, which follows these links
             continue
+        if target.parent.resolve() == CHINESE.TEXTS:  # made of these texts
+            target = target.with_suffix(".md")
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
@@ -195,14 +211,33 @@ def test_what_others_start_from_can_write_any_text(name: str) -> None:
 
 
 def test_reference_pages_have_every_key_and_command() -> None:
-    """`make docs` makes them from the code."""
-    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
-    assert spec is not None and spec.loader is not None
-    reference = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reference)
+    reference = module_of_docs("reference")
     keys, commands = reference.keys_page(), reference.commands_page()
     assert [key for key in KEYS if f"| `{key.rpartition('.')[2]}` |" not in keys and key.count(".") == 1] == []
     assert "target tokens per update, over all processes" in keys  # comments in the code are what keys mean
     assert [name for name in typer.main.get_command(app).commands if f"## qkv {name}\n" not in commands] == []  # type: ignore[attr-defined]
     assert "Folder of a run" in commands
     assert [name for name in recipe_names() if f"## {name}\n" not in reference.recipes_page()] == []
+
+
+def test_chinese_tutorials_have_a_text_for_each_text(tmp_path: Path) -> None:
+    CHINESE.write(tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(path.stem for path in CHINESE.TUTORIALS.glob("*.ipynb"))
+    for path in tmp_path.iterdir():
+        cells, theirs = (json.loads(one.read_text(encoding="utf-8"))["cells"] for one in (path, CHINESE.TUTORIALS / path.name))
+        for cell, other in zip(cells, theirs, strict=True):
+            if cell["cell_type"] == "code":
+                assert cell == other
+            else:
+                assert re.search("[\u4e00-\u9fff]", cell["source"]), f"{path.name}: {cell['source'][:60]}"
+
+
+def test_the_family_has_a_page_for_each_model_in_both_languages() -> None:
+    english, chinese = ({path.name for path in folder.glob("*.md")} for folder in (DOCS / "family", DOCS / "zh" / "family"))
+    assert english == chinese
+    for name in sorted(english - {"index.md"}):
+        blocks = [
+            re.findall(r"```\n(.*?)```", (DOCS / part / name).read_text(encoding="utf-8"), re.DOTALL)
+            for part in ("family", "zh/family")
+        ]
+        assert blocks[0] == blocks[1], f"{name}: the commands differ"

@@ -11,6 +11,9 @@ import numpy as np
 import torch
 
 from qkv.data.packing import pack_texts
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.search import begin_search
+from qkv.decoding.trace import SearchTrace
 from qkv.parts.masks import Rule, causal, same_text
 from qkv.parts.patterns import global_tokens, window
 from qkv.parts.positions import SinusoidalPositions
@@ -118,6 +121,81 @@ def attention() -> None:
     save(figure, "attention")
 
 
+WORDS = ["<s>", "</s>", "the", "a", "dog", "nice", "woman", "car", "runs", "barks", "is", "drives", "asleep"]
+FOLLOWING = {  # probabilities of the next word; the most probable first word leads to no probable text
+    "<s>": {"a": 0.5, "the": 0.4, "nice": 0.1},
+    "a": {"nice": 0.4, "car": 0.3, "woman": 0.3},
+    "the": {"dog": 0.9, "car": 0.1},
+    "nice": {"woman": 0.4, "car": 0.3, "dog": 0.3},
+    "dog": {"runs": 0.5, "barks": 0.4, "is": 0.1},
+    "woman": {"drives": 0.6, "runs": 0.4},
+    "car": {"drives": 0.6, "is": 0.4},
+    "is": {"asleep": 1.0},
+}
+
+
+class WordTable:
+    """A model whose next word depends on the last one alone."""
+
+    attention = None
+
+    def __init__(self) -> None:
+        self.table = torch.full((len(WORDS), len(WORDS)), -torch.inf)
+        for word in WORDS:
+            for other, probability in FOLLOWING.get(word, {"</s>": 1.0}).items():
+                self.table[WORDS.index(word), WORDS.index(other)] = np.log(probability)
+
+    def start(self, ids: torch.Tensor, keep: torch.Tensor, max_length: int, attention: bool = False) -> "WordTable":
+        return self
+
+    def step(self, tokens: torch.Tensor, state: "WordTable") -> torch.Tensor:
+        return self.table[tokens]
+
+    def select(self, rows: torch.Tensor) -> None:
+        pass
+
+
+def decoding() -> None:
+    """Draw beam search and greedy search over the same table as trees, from the record of the searches themselves."""
+    figure, axes = plt.subplots(2, 1, figsize=(9, 4.4), height_ratios=[1, 4])
+    for axis, beam in zip(axes, (1, 2), strict=True):
+        config = DecodingConfig(beam=beam, max_length=6, length_penalty=0)
+        search = begin_search(WordTable(), torch.tensor([[4]]), torch.tensor([[True]]), config, bos=0, eos=1, pad=1)
+        trace = search.batch.trace = SearchTrace(3)
+        with torch.inference_mode():
+            while len(search):
+                found = search.step()
+        best = [WORDS[token] for token in found[0][1][0].ids]
+        texts: list[list[str]] = [[]]
+        rows = {(): 0.0}
+        for number, step in enumerate(trace.steps):
+            candidates = [[*texts[one.parent], WORDS[one.token]] for one in step.candidates]
+            shown = sorted(range(len(candidates)), key=lambda n: (rows[tuple(candidates[n][:-1])], -step.candidates[n].score))
+            for row, n in enumerate(shown):
+                text, one = candidates[n], step.candidates[n]
+                y = row - (len(shown) - 1) / 2
+                rows[tuple(text)] = y
+                on_best = [*best, "</s>"][: len(text)] == text
+                colour = OTHER if on_best else INK if one.kept else FADED
+                axis.plot(
+                    [number + (0.7 if number else 0.45), number + 0.97],
+                    [rows[tuple(text[:-1])], y],
+                    color=colour,
+                    lw=2 if on_best else 1,
+                    zorder=0,
+                )
+                axis.text(number + 1, y, f"{text[-1]} {np.exp(one.logprob):.2f}", color=colour, va="center", fontsize=8.5)
+            texts = [candidates[n] for n in step.hypotheses]
+        axis.text(0.2, 0, "<s>", va="center", fontsize=8.5)
+        probability = np.exp(found[0][1][0].logprob)
+        name = "greedy" if beam == 1 else f"beam search, {beam} texts side by side"
+        axis.set_title(f"{name}: “{' '.join(best)}”, {probability:.2f}", loc="left")
+        axis.set_xlim(0.2, 6)
+        axis.margins(y=0.2)
+        axis.axis("off")
+    save(figure, "decoding")
+
+
 if __name__ == "__main__":
-    for draw in (masks, packing, positions, attention):
+    for draw in (masks, packing, positions, attention, decoding):
         draw()
