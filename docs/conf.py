@@ -7,13 +7,14 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "src")]
 
 import chinese
+import gallery
 import reference
 import search
 import sphinx.search
 
 import qkv
 
-reference.write(Path(__file__).parent / "reference")
+reference.write(Path(__file__).parent / "reference", claims=gallery.gallery_page())
 chinese.write()
 
 project, author, release = "qkv", "the qkv developers", qkv.__version__
@@ -37,6 +38,7 @@ html_theme = "furo"
 html_title = "qkv"
 html_static_path = ["site"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = html_show_sphinx = False
 html_show_search_summary = False  # a page that is opened from a disk may not read others
 html_theme_options = {
@@ -45,3 +47,12 @@ html_theme_options = {
 }
 copybutton_prompt_text = r"\$ "
 copybutton_prompt_is_regexp = True
+
+
+def setup(app):
+    """Say of Chinese pages that they are Chinese."""
+
+    def set_language(app, pagename, templatename, context, doctree):
+        context["language"] = "zh-Hans" if pagename.startswith("zh/") else "en"
+
+    app.connect("html-page-context", set_language)

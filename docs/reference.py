@@ -20,12 +20,12 @@ from qkv.objectives import OBJECTIVES
 from qkv.recipes import CLASSES, RECIPES, recipe_names
 
 
-def write(folder: Path) -> None:
-    """Write all pages, each only if it has changed, so that Sphinx reads no more than it must."""
+def write(folder: Path, **more: str) -> None:
+    """Write all pages, and more, each only if it has changed, so that Sphinx reads no more than it must."""
     folder.mkdir(exist_ok=True)
-    pages = {"keys.md": keys_page(), "commands.md": commands_page(), "recipes.md": recipes_page(), "python.md": python_page()}
-    for name, text in pages.items():
-        path = folder / name
+    pages = {"keys": keys_page(), "commands": commands_page(), "recipes": recipes_page(), "python": python_page()}
+    for name, text in {**pages, **more}.items():
+        path = folder / f"{name}.md"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
 

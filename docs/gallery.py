@@ -1,0 +1,58 @@
+"""The gallery of claims on the site: a card for each claim with its verdict and picture, with filters by topic and verdict.
+
+Words come from the claims' files, verdicts and pictures from claims.md, which `qkv claims table --into docs/claims.md` writes.
+"""
+
+import html
+import re
+from pathlib import Path
+
+from qkv.claims.claim import TOPICS, NamedClaim, claim_names, find_claim
+from qkv.claims.verdict import VERDICTS
+
+DOCS = Path(__file__).parent
+ROW = re.compile(r"^\| \[([\w-]+)\]\(#[\w-]+\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (\w+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+OPEN = "not run yet"
+
+
+def gallery_page() -> str:
+    """Return the page, Markdown with the cards in HTML."""
+    rows = {name: rest for name, *rest in ROW.findall((DOCS / "claims.md").read_text(encoding="utf-8"))}
+    claims = sorted(map(find_claim, claim_names()), key=lambda one: (TOPICS.index(one.claim.topic), one.name))
+    cards = [_card(one, rows.get(one.name)) for one in claims]
+    return "\n".join(
+        [
+            "# The gallery of claims",
+            "",
+            f"{len(claims)} sentences that papers and people say about attention, each as a small experiment: "
+            f"{len(rows)} have been run with five seeds or three. [Claims](../claims.md) has all figures.",
+            "",
+            f'<div class="claims-filters">{_filter("topic", TOPICS)}{_filter("verdict", (*VERDICTS, OPEN))}'
+            '<p class="claims-count" aria-live="polite"></p></div>',
+            "",
+            f'<div class="claims-cards">{"".join(cards)}</div>',
+            "",
+        ]
+    )
+
+
+def _filter(key: str, values: tuple[str, ...]) -> str:
+    buttons = "".join(
+        f'<button type="button" data-key="{key}" data-value="{value}">{value or "all"}</button>' for value in ("", *values)
+    )
+    return f'<div role="group" aria-label="{key}"><span>{key}</span>{buttons}</div>'
+
+
+def _card(named: NamedClaim, row: list[str] | None) -> str:
+    claim, verdict = named.claim, row[0] if row else OPEN
+    kind = next(one for one in (*sorted(VERDICTS, key=len, reverse=True), OPEN) if verdict.startswith(one))
+    picture = DOCS / "pictures" / "claims" / f"{named.name}.svg"
+    shown = f'<img src="../_images/{picture.name}" alt="figures of {named.name}" loading="lazy">' if picture.is_file() else ""
+    facts = f"{row[1]} seeds, {row[3]}, {row[4]}" if row else f"<code>qkv claims run {named.name}</code>"
+    more = f'<a href="../claims.html#{named.name}">all figures</a>' if row else ""
+    return (
+        f'<article data-topic="{claim.topic}" data-verdict="{kind}"><p class="claims-kind"><b class="{kind.replace(" ", "-")}">'
+        f"{html.escape(verdict)}</b> {claim.topic}</p><h2>{html.escape(claim.statement)}</h2>{shown}"
+        f'<p>{html.escape(claim.explanation)}</p><p class="claims-formula">{html.escape(claim.formula)}</p>'
+        f'<p class="claims-facts">{html.escape(claim.source)}. {facts} {more}</p></article>'
+    )
