@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import platform_needs
 from object_store import environment, running_store
 
 if not torch.cuda.is_available():
@@ -17,6 +18,16 @@ if not torch.cuda.is_available():
 
 # A shell starts background jobs with SIGINT ignored; children inherit that, and some tests send them SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests that this system cannot run; each says why."""
+    missing = platform_needs.lacking()
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        marks = {mark.name for mark in item.iter_markers()}
+        for need in missing & platform_needs.needs_of(marks, fixtures, item.path.parent.name):
+            item.add_marker(pytest.mark.skip(reason=f"{need}: {platform_needs.NEEDS[need]}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,6 +32,7 @@ def test_each_task_is_done_once_and_warnings_are_given_once(tmp_path: Path) -> N
 
 
 @pytest.mark.filterwarnings("ignore:set up")
+@pytest.mark.needs_fork
 def test_a_worker_that_dies_is_replaced_and_its_task_done_again(tmp_path: Path) -> None:
     found = {one.task: one for one in run(tmp_path, [{"number": n, "deaths": {2: 2, 5: 9}.get(n, 0)} for n in range(8)])}
     assert sorted(found) == list(range(8))

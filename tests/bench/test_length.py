@@ -2,7 +2,6 @@
 
 import json
 import math
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +59,7 @@ def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def passes(tmp_path: Path) -> Iterator[EncoderPasses]:
     write_length_job(tmp_path, size=TINY, device="cpu", seed=1, rows=2)
+    resource = pytest.importorskip("resource", reason="Windows has no limits of memory")
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     yield length_worker.make(BenchmarkJob(tmp_path, {"precision": "float32"}))
     resource.setrlimit(resource.RLIMIT_DATA, limits)
@@ -171,6 +171,7 @@ def test_out_of_memory_is_an_answer(passes: EncoderPasses, monkeypatch: pytest.M
         passes.measure("RNN", 8, training=False)
 
 
+@pytest.mark.needs_linux
 def test_more_than_is_free_fails_here_and_the_system_kills_nobody(passes: EncoderPasses, monkeypatch: pytest.MonkeyPatch) -> None:
     told = length_worker._kilobytes
     monkeypatch.setattr(length_worker, "_kilobytes", lambda path, name: 100_000 if name == "MemAvailable" else told(path, name))
@@ -178,6 +179,7 @@ def test_more_than_is_free_fails_here_and_the_system_kills_nobody(passes: Encode
     assert passes.measure("full, open", 8, training=False)["seconds"] > 0
 
 
+@pytest.mark.needs_fork
 def test_a_curve_ends_where_memory_does_and_the_others_go_on() -> None:
     asked = []
 

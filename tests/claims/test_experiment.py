@@ -89,6 +89,7 @@ def test_workers_change_no_figure(toy: Any, tmp_path: Path) -> None:
     assert run(path, tmp_path / "one").figures == run(path, tmp_path / "two", workers=2).figures
 
 
+@pytest.mark.needs_fork
 def test_a_killed_run_goes_on(toy: Any, tmp_path: Path) -> None:
     path, out = toy(seconds=0.3), tmp_path / "out"
     command = [sys.executable, "-m", "qkv", "claims", "run", str(path), "--quick", "--workers", "1", "--out", str(out)]

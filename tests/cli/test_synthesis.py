@@ -1,6 +1,5 @@
 """qkv backtranslate and qkv distil: pairs that train reads, the same after any interruption, and nothing overwritten."""
 
-import fcntl
 import gzip
 import json
 import signal
@@ -13,6 +12,7 @@ import torch
 import qkv
 from interruptions import DIE_AT, leftovers
 from qkv.base.errors import ConfigError, DataError
+from qkv.base.locks import lock_file
 from qkv.decoding.scoring import score
 from qkv.inference.engines import pad
 from qkv.jobs import synthesis
@@ -145,7 +145,7 @@ def test_what_is_not_ours_is_never_overwritten(run: Path, text: Path, tmp_path: 
         assert theirs.read_text() == "mine\n"
         theirs.unlink()
     with (tmp_path / "pairs.tsv.unfinished").open("ab") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        lock_file(held)
         with pytest.raises(ConfigError, match="is being written by another process"):
             backtranslate(run, text, tmp_path / "pairs.tsv")
 

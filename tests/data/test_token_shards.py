@@ -1,7 +1,6 @@
 """Shards: texts, batches and resuming are those of one array; a window reads few shards at a time, and every pair once."""
 
 import os
-import resource
 import threading
 import tracemalloc
 from itertools import islice, pairwise
@@ -280,8 +279,9 @@ def test_training_holds_nothing_for_each_pair(window: int | None, monkeypatch: p
     assert peaks[1] < 1.5 * peaks[0]
 
 
+@pytest.mark.needs_linux
 def test_a_corpus_may_have_more_shards_than_files_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    monkeypatch.setattr("qkv.data.token_shards.open_file_limit", lambda: 64)
     corpus = sharded_pairs(30, 3)
     before = len(list(Path("/proc/self/fd").iterdir()))
     assert corpus.pairs.source.gather(np.arange(90)).sum() == corpus.pairs.target.gather(np.arange(90)).sum() == 90

@@ -282,6 +282,7 @@ def test_shards_on_an_object_store(runs: dict[str, Path], tmp_path: Path, monkey
     store.rm("/batch-test", recursive=True)
 
 
+@pytest.mark.needs_fork
 def test_processes_give_the_bytes_of_one_and_a_killed_one_is_replaced(runs: dict[str, Path], tmp_path: Path) -> None:
     write_shards(tmp_path / "in", 6)
     options = OPTIONS["generate"]
@@ -300,6 +301,7 @@ def test_processes_give_the_bytes_of_one_and_a_killed_one_is_replaced(runs: dict
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
+@pytest.mark.needs_linux
 def test_a_command_killed_in_the_middle_goes_on_where_it_was(runs: dict[str, Path], tmp_path: Path) -> None:
     names = write_shards(tmp_path / "in", 12, 600)
     out = tmp_path / "out"

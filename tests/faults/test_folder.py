@@ -1,11 +1,11 @@
 """A run's folder refuses another recipe, another process and foreign files; a finished run stays."""
 
-import fcntl
 import shutil
 from pathlib import Path
 
 import pytest
 
+from qkv.base.locks import lock_file
 from workbench import (
     Commands,
     UninterruptedRun,
@@ -96,7 +96,7 @@ def test_a_finished_run_without_checkpoints_is_not_made_another(commands: Comman
 def test_two_processes_cannot_train_in_one_folder(commands: Commands, whole: UninterruptedRun, unfinished: Path) -> None:
     before = contents(unfinished)
     with (unfinished / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock)
         complaint = commands.run("train", whole.recipe, "--out", unfinished, QKV_CACHE=str(whole.cache)).complaint()
     assert "is being trained by another process; wait, or choose another --out" in complaint
     assert contents(unfinished) == before

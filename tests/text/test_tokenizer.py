@@ -429,7 +429,7 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.needs_fork
 def test_forked_processes_encode_without_a_warning() -> None:
     done = subprocess.run([sys.executable, "-c", FORKED], env=environment(), capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -62,6 +62,7 @@ def test_half_a_line_is_cut_off(tmp_path, rest):
     assert [json.loads(line)["step"] for line in (tmp_path / METRICS).read_text().splitlines()] == [1, 2]
 
 
+@pytest.mark.needs_fork
 def test_killed_while_writing(tmp_path):
     script = """
         import sys

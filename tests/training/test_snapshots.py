@@ -71,6 +71,7 @@ def stopped(trainer: Any, step: int) -> Any:
     return trainer
 
 
+@pytest.mark.needs_fork
 def test_a_run_that_is_stopped_or_killed_anywhere_has_the_snapshots_of_the_whole_one(tmp_path: Path) -> None:
     toy_trainer(tmp_path / "whole", snapshots=12, **EMA).train()
     for step in (1, 3, 10):

@@ -152,6 +152,7 @@ def test_a_line_of_words_and_ngrams_is_learned_as_the_formulas_say(name: str, ki
     np.testing.assert_allclose(outputs, wanted.outputs, atol=1e-6)
 
 
+@pytest.mark.needs_linux
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is released on Linux only")
 def test_the_compilers_memory_is_released_and_read_back() -> None:
     def resident() -> int:

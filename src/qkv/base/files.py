@@ -9,10 +9,12 @@ import os
 import platform
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from qkv.base.errors import QkvError
+from qkv.base.processes import is_running
 
 PARTIAL = ".partial"  # suffix while a file or a folder is being written
 _TOKEN = secrets.token_hex(4)  # of this process: containers of one machine may have the same host name and process ids
@@ -108,22 +110,16 @@ def _prepare_parent(path: Path) -> None:
     for partial in [*path.parent.glob(f".{glob.escape(path.name)}.*{PARTIAL}")]:
         host, _, writer = partial.name.removeprefix(f".{path.name}.").removesuffix(PARTIAL).rpartition(".")
         process, _, rest = writer.partition("-")
-        if host == platform.node() and process.isdecimal() and not _is_running(int(process), rest.partition("-")[0]):
+        if host == platform.node() and process.isdecimal() and not _writer_runs(int(process), rest.partition("-")[0]):
             _delete(partial)
 
 
-def _is_running(process: int, token: str) -> bool:
+def _writer_runs(process: int, token: str) -> bool:
     """Return whether a process of this machine, with this id and token, runs."""
     # A killed process may have had our own id: in a container the first process always has the same.
     if process == os.getpid():
         return token == _TOKEN
-    try:
-        os.kill(process, 0)  # sends nothing
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it is another user's
-        return True
-    return True
+    return is_running(process)
 
 
 def _delete(path: Path) -> None:
@@ -146,7 +142,10 @@ def write_error(path: Path, error: OSError) -> QkvError:
 
 def flush(path: Path) -> None:
     """Wait until the disk holds a file, or the entries of a folder."""
-    handle = os.open(path, os.O_RDONLY)
+    on_windows = sys.platform == "win32"
+    if on_windows and path.is_dir():  # it opens no folders, and writes their entries when it renames
+        return
+    handle = os.open(path, os.O_RDWR if on_windows else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

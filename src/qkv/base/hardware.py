@@ -12,16 +12,20 @@ _one_core = False  # see compute_on_one_core
 
 
 def choose_device(wanted: str = "auto") -> Any:
-    """Return the torch device with this name; `auto` is a GPU if torch sees one."""
+    """Return the torch device with this name; `auto` is a GPU if torch sees one, NVIDIA's or Apple's (mps)."""
     import torch
 
     if not isinstance(wanted, str):
         raise ConfigError(f"device must be a text such as auto, cpu or cuda, got {type(wanted).__name__}")
     if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        # Several processes exchange gradients over gloo, which knows no mps.
+        mps = torch.backends.mps.is_available() and os.environ.get("WORLD_SIZE", "1") == "1"
+        return torch.device("cuda" if torch.cuda.is_available() else "mps" if mps else "cpu")
     kind, _, number = wanted.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise ConfigError(f"device {wanted!r} is not known; use auto, cpu, cuda or cuda:N")
+    if kind not in ("cpu", "cuda", "mps") or (number and not number.isdigit()):
+        raise ConfigError(f"device {wanted!r} is not known; use auto, cpu, cuda, cuda:N or mps")
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError(f"device {wanted!r} was asked for, but torch sees no Apple GPU here; use device=cpu or auto")
     count = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= count:
         raise ConfigError(f"device {wanted!r} was asked for, but torch sees {count or 'no'} GPU here; use device=cpu or auto")
@@ -36,6 +40,8 @@ def choose_precision(wanted: str, device: Any) -> Any:
         return {"bf16": torch.bfloat16, "float32": torch.float32}[wanted]
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
+    if device.type != "cpu":
+        return torch.float32
     return torch.bfloat16 if "avx512_bf16" in _cpu_flags() or "amx_bf16" in _cpu_flags() else torch.float32
 
 
@@ -43,6 +49,13 @@ def choose_precision(wanted: str, device: Any) -> Any:
 PEAKS = {"B200": 2250, "GH200": 989, "H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "H800": 989, "A100": 312,
          "A800": 312, "L40S": 362, "L40": 181, "A40": 150, "L4": 121, "A10": 125, "RTX 5090": 210, "RTX 4090": 165,
          "RTX 3090": 71}  # TFLOPS  # fmt: skip
+
+
+def widest_float(device: Any) -> Any:
+    """Return the dtype for sums that need many digits: float64, or float32 on an Apple GPU, which has no other."""
+    import torch
+
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def peak_flops(device: Any, precision: Any) -> float | None:
@@ -58,6 +71,8 @@ def describe_device(device: Any) -> str:
         import torch
 
         return str(torch.cuda.get_device_name(device))
+    if device.type == "mps":
+        return "Apple GPU"
     name = next((v for k, v in _cpu_info() if k == "model name"), platform.machine())
     return f"{name}, {cpu_cores()} cores"
 

@@ -4,6 +4,7 @@ import contextlib
 import math
 import signal
 import statistics
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def restarting_worker(system: System, folder: Path) -> Iterator[Send]:
             assert worker is not None
             worker.close()
             # When main memory runs out, Linux kills the process that uses most of it.
-            killed = worker.process.returncode == -signal.SIGKILL
+            killed = sys.platform != "win32" and worker.process.returncode == -signal.SIGKILL
             worker = None
             return {"ended": OUT_OF_MEMORY if killed else str(error)}
 

@@ -17,7 +17,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -256,7 +255,11 @@ def peak_memory(device: str) -> int:
 
         return torch.cuda.max_memory_allocated()
     status = Path("/proc/self/status")
+    if sys.platform == "win32":
+        return 0
     if not status.exists():
+        import resource
+
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # getrusage would also count the parent's memory at the time of the fork.
     return next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM"))

@@ -103,7 +103,7 @@ def _workers(plan: "BatchPlan", on: str, given: BatchOptions, shards: int) -> "t
     named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
     seen = names if device.type == "cuda" and device.index is None else []
-    count = given.workers or (len(seen) if seen else 1 if device.type == "cuda" else cpu_cores())
+    count = given.workers or (len(seen) if seen else 1 if device.type != "cpu" else cpu_cores())
     return LocalWorkers(WORK, setup, seen), min(count, shards)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from qkv.base.errors import ConfigError
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 Decoding = Annotated[list[str] | None, typer.Option("--set", help="Any key of the recipe's decoding section: key=value.")]
 
 

@@ -1,5 +1,6 @@
 """qkv serve RUN...: trained runs as a service."""
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -121,6 +122,8 @@ def _warn_if_open(config: "ServiceConfig") -> None:
 
 
 def _serve(file: Path | None, options: dict[str, Any]) -> None:
+    if not hasattr(os, "fork"):
+        raise ConfigError("qkv serve starts its workers by fork, which Windows lacks; run it under WSL 2 or in a container")
     try:
         from qkv.serving.logs import set_up_logging
         from qkv.serving.server import bind

@@ -1,7 +1,6 @@
 """The cache between runs: each part is named by a digest of its inputs, and one process at a time makes it."""
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from qkv.base.files import atomic_file, digest, write_error
+from qkv.base.locks import lock_file
 from qkv.base.storage_errors import local_error
 from qkv.base.urls import ask_at_once, find_info, is_url, replaced_error
 from qkv.text.input_files import UrlFile, WholeFile
@@ -46,7 +46,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise write_error(path, error) from None
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock)
         yield
 
 

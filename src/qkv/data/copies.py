@@ -1,7 +1,6 @@
 """Copies of remote files on this machine, within a bound: those that were not used for longest are deleted first."""
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from qkv.base.errors import ConfigError, StorageError
+from qkv.base.locks import lock_file
 from qkv.base.urls import ask_at_once, fetch, file_name, find_info, is_url, list_files
 from qkv.data.cache import cache_folder
 
@@ -76,18 +76,18 @@ def _hold(folder: Path) -> None:
         lock = _lock_of(folder)
         lock.parent.mkdir(parents=True, exist_ok=True)
         _held[folder] = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
-        fcntl.flock(_held[folder], fcntl.LOCK_SH)
+        lock_file(_held[folder], shared=True)
 
 
 @contextlib.contextmanager
 def _unused(folder: Path) -> Iterator[None]:
-    """Keep a folder of copies from being used for the time of a block; BlockingIOError if it is."""
+    """Keep a folder of copies from being used for the time of a block; OSError if it is."""
     if not _lock_of(folder).exists():  # files of the cache have none
         yield
         return
     lock = os.open(_lock_of(folder), os.O_RDWR)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_file(lock, wait=False)
         yield
     finally:
         os.close(lock)

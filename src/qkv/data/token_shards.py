@@ -1,6 +1,5 @@
 """Token shards: the texts of a corpus in several folders of the cache, opened (and fetched from a remote cache) as needed."""
 
-import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from qkv.base.processes import open_file_limit
 from qkv.data.cache import cache_folder
 from qkv.data.store import Part, find_missing
 from qkv.data.tokens import Texts, TokenTexts, map_file
@@ -30,8 +30,8 @@ class TokenShards:
         self.texts = [int(entry["texts"]) for entry in entries]
         self.parts = [Part(SHARDS, entry["key"]) for entry in entries]
         self.remote = any(part.remote for part in self.parts)
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.most_open = MOST_OPEN if limit == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, limit // 4))
+        limit = open_file_limit()
+        self.most_open = MOST_OPEN if limit is None else max(1, min(MOST_OPEN, limit // 4))
         self._compared: set[tuple[int, str]] = set()  # files of this machine whose fingerprint was right
         self._mapped: OrderedDict[tuple[int, str], np.ndarray] = OrderedDict()
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from qkv.base.errors import DataError
+from qkv.base.hardware import cpu_cores
 from qkv.base.pool import LocalWorkers, Workers, run_tasks
 
 Maker = Callable[[dict[str, Any]], dict[str, Any]]
@@ -31,7 +32,7 @@ class Work:
         workers: Callable[..., Workers] = LocalWorkers,
     ):
         given = os.environ.get(WORKERS, "")
-        self.processes = processes or (int(given) if given.isdecimal() else 0) or len(os.sched_getaffinity(0))
+        self.processes = processes or (int(given) if given.isdecimal() else 0) or cpu_cores()
         self.quiet, self.say, self.workers = quiet, say, workers
 
     def run(self, maker: type, shared: dict[str, Any], tasks: Sequence[dict[str, Any]], what: str, unit: str) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.graphs import FunctionRecorder
+from qkv.base.hardware import widest_float
 from qkv.base.seeds import rng_at
 from qkv.decoding.batch import DecodingBatch, check, joined_rows, take_places, worth_leaving
 from qkv.decoding.config import DecodingConfig
@@ -51,7 +52,7 @@ def draw(logprobs: Tensor, uniform: Tensor, options: SamplingOptions | DecodingC
     probability, tokens = drawn_from(logprobs, options)
     edges = probability.cumsum(-1)
     # float32 stays at least 2**-24 below 1, so the target stays below the last edge, and a probability of 0 is never hit.
-    position = torch.searchsorted(edges, uniform.double()[:, None] * edges[:, -1:], right=True)
+    position = torch.searchsorted(edges, uniform.to(edges.dtype)[:, None] * edges[:, -1:], right=True)
     return tokens.gather(1, position.clamp(max=tokens.size(1) - 1))[:, 0]
 
 
@@ -64,7 +65,7 @@ def drawn_from(logprobs: Tensor, options: SamplingOptions | DecodingConfig) -> t
         ordered, tokens = logprobs.sort(dim=-1, descending=True, stable=True)
     else:  # the whole distribution needs no order
         ordered, tokens = logprobs, torch.arange(logprobs.size(1), device=logprobs.device).expand_as(logprobs)
-    probability = torch.softmax(ordered.double() / options.temperature, -1)
+    probability = torch.softmax(ordered.to(widest_float(ordered.device)) / options.temperature, -1)
     if options.top_p < 1:
         probability = probability.masked_fill(probability.cumsum(-1) - probability >= options.top_p, 0)
     return probability, tokens

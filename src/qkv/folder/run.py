@@ -1,6 +1,5 @@
 """A run's folder: the names of its files, its lock, and the checks that its parts belong together."""
 
-import fcntl
 import json
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from qkv.base.config import describe_differences, differences, dump_yaml, parse, read_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import PARTIAL, atomic_file, delete_partial, write_error
+from qkv.base.locks import lock_file
 from qkv.base.snapshots import snapshot_files
 from qkv.data.corpora import SourceStatistics, Tokenizers
 from qkv.folder.language_profiles import PROFILES
@@ -126,7 +126,7 @@ def lock_run(run: Path) -> Iterator[None]:
         raise write_error(run, error) from None
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=False)
         except OSError:
             raise ConfigError(f"{run} is being trained by another process; wait, or choose another --out") from None
         delete_partial(run)

@@ -3,7 +3,6 @@
 While it grows, pairs.tsv is called pairs.tsv.unfinished. pairs.tsv.json beside it says what it is made of and how far it is.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import BinaryIO
 from qkv.base.config import Config, describe_differences, differences, parse
 from qkv.base.errors import CheckpointError, ConfigError, QkvError
 from qkv.base.files import atomic_file, write_error
+from qkv.base.locks import lock_file
 from qkv.decoding.config import DecodingConfig
 from qkv.text.check import CheckConfig, CheckReport
 
@@ -85,7 +85,7 @@ class PairsFile:
             raise write_error(self.path, error) from None
         with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(file, wait=False)
             except OSError:
                 raise ConfigError(f"{self.path} is being written by another process; wait, or choose another --out") from None
             self.read()

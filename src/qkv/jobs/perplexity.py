@@ -82,7 +82,7 @@ def left_to_right(run: NetworkRun | TranslatorRun, text: PreparedText, model: Mo
     for batch in batches.in_order():
         found = score_tokens(model, batch.to(device).inputs[0].rows, control)
         real = found.labels != IGNORE_INDEX
-        nats -= float(found.logs.sum(dtype=torch.float64))
+        nats -= float(found.logs.cpu().sum(dtype=torch.float64))
         tokens += int(real.sum())
         size += int((byte_lengths[found.labels.clamp(min=0)] * real).sum())
     loss = nats / tokens

@@ -8,6 +8,8 @@ import math
 import torch
 from torch import Tensor
 
+from qkv.base.hardware import widest_float
+
 MOST_NATS = 700.0  # exp of much more overflows
 
 
@@ -24,7 +26,8 @@ class Tally:
 
     def add(self, name: str, total: Tensor, count: Tensor) -> None:
         """Add to the sum and the count of a mean. Each name must be used once before updates are recorded."""
-        added = torch.stack((total.detach().double(), count.detach().double()))
+        exact = widest_float(total.device)
+        added = torch.stack((total.detach().to(exact), count.detach().to(exact)))
         if name in self._sums:
             self._sums[name].add_(added)
         else:

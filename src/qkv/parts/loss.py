@@ -17,7 +17,7 @@ from qkv.base.rows import IGNORE_INDEX
 from qkv.parts import kernels
 from qkv.parts.products import product
 
-PIECE = {"cpu": 1 << 22, "cuda": 1 << 30}  # logits in a piece
+PIECE = {"cpu": 1 << 22, "mps": 1 << 26, "cuda": 1 << 30}  # logits in a piece
 ALIGNED = 64  # a GPU is up to three times as fast if the vocabulary is a multiple of this
 
 

@@ -31,7 +31,7 @@ HiddenState = tuple[Tensor, ...]  # a layer's state between positions: h, and fo
 Memory = tuple[Tensor, Tensor]  # keys and values of the sources, each (N, S, D)
 MAX_LENGTH = 1 << 15  # positions of one call of torch; cuDNN refuses twice as many
 # Elements of q + k that additive scores compute at once: they fit into a CPU's cache; a GPU needs many, to be busy.
-MAX_SUMS = {"cpu": 1 << 20, "cuda": 1 << 27}
+MAX_SUMS = {"cpu": 1 << 20, "mps": 1 << 24, "cuda": 1 << 27}
 
 
 class PaddedTexts(NamedTuple):

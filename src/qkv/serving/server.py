@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import resource
 import signal
 import socket
 import sys
@@ -14,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from qkv.base.errors import ConfigError
+from qkv.base.processes import raise_open_file_limit
 from qkv.serving.admission import LONGEST
 from qkv.serving.connections import RESERVED, ConnectionLimits
 from qkv.serving.protocol import LimitedProtocol
@@ -86,12 +86,8 @@ def serve(server: ServiceServer, listening: socket.socket) -> None:
 def _allow_open_files(connections: int) -> None:
     """Raise this process's limit on open files, each connection being one; many systems allow 1,024 unless asked for more."""
     wanted = connections + RESERVED + BACKLOG + OTHER_FILES  # asyncio accepts all that wait before it closes one
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    if most < wanted:
-        log.warning("%d connections need %d open files; this system allows %d (ulimit -n)", connections, wanted, hard)
+    if (allowed := raise_open_file_limit(wanted)) < wanted:
+        log.warning("%d connections need %d open files; this system allows %d (ulimit -n)", connections, wanted, allowed)
 
 
 def bind(host: str, port: int) -> socket.socket:

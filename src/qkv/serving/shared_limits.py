@@ -5,7 +5,6 @@ dies, so that a killed worker blocks nobody. Amounts are counted by process; the
 """
 
 import contextlib
-import fcntl
 import hashlib
 import math
 import mmap
@@ -15,6 +14,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 
+from qkv.base.locks import locked_between_forks
 from qkv.serving.authentication import Caller
 from qkv.serving.errors import RequestError
 
@@ -103,12 +103,8 @@ class SharedLimits:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        with self._threads:  # the file's lock is one between processes
-            fcntl.lockf(self._file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                fcntl.lockf(self._file, fcntl.LOCK_UN)
+        with self._threads, locked_between_forks(self._file):
+            yield
 
     def _total(self, row: int) -> int:
         return sum(self._held[row :: self.rows])

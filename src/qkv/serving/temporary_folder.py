@@ -1,11 +1,12 @@
 """Temporary folders of a service, which no death of its processes leaves behind for long."""
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
+
+from qkv.base.locks import lock_file
 
 
 def make_temporary_folder(prefix: str, parent: Path | None = None) -> Path:
@@ -31,7 +32,7 @@ def _lock(folder: Path) -> int | None:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         with contextlib.suppress(OSError):
             if os.fstat(handle).st_uid == os.geteuid():
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(handle, wait=False)
                 return handle
         os.close(handle)
     return None

@@ -27,7 +27,7 @@ MIN_STEPS = 100  # before which nothing is judged: first weights are neither tra
 JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
 TASK_JUDGED_AFTER = 0.5  # share of the run after which a task must have left guessing: sentence tasks begin late
 # Fewest updates between two probes, once these are regular. On a GPU a probe takes as long as six updates of a small model.
-PROBE_INTERVAL = {"cpu": 1, "cuda": 1600}
+PROBE_INTERVAL = {"cpu": 1, "mps": 100, "cuda": 1600}
 
 
 @dataclass(frozen=True)

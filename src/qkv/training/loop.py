@@ -41,7 +41,7 @@ from qkv.training.weights import Weights
 
 PROBED_ROWS = 8  # of a batch over all processes, at most
 MAX_CONSECUTIVE_SKIPS = 10  # skipped updates one after the other before training gives up
-PREFETCH = {"cpu": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
+PREFETCH = {"cpu": 4, "mps": 4, "cuda": 64}  # batches made ahead: a GPU needs more of them while the next pool is packed
 
 
 class TrainingObjective(Protocol):

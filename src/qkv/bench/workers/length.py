@@ -11,6 +11,7 @@ import ctypes
 import functools
 import gc
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -226,10 +227,10 @@ def _libc(name: str, *values: int) -> None:
 
 def _limit_memory() -> None:
     """Limit this process to the free main memory, so that it fails before the system kills some process."""
-    import resource
-
     free, own = _kilobytes("/proc/meminfo", "MemAvailable"), _kilobytes("/proc/self/status", "VmData")
-    if free and own:
+    if sys.platform != "win32" and free and own:
+        import resource
+
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (int(own + USED * free) * 1024, hard))
 

@@ -7,6 +7,7 @@ R queries, N texts, L positions, D width, H heads, K head width.
 import functools
 import math
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -39,7 +40,8 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="qkv-attention")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not survive a fork
+if sys.platform != "win32":  # which has no fork
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # threads do not survive a fork
 
 
 @njit(nogil=True, fastmath=True, cache=True)
