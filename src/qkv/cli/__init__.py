@@ -20,8 +20,13 @@ def main() -> None:
     # 3,400, 9,800 and 16,400.
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     from qkv.cli.app import app
+    from qkv.cli.completion import VARIABLE
     from qkv.cli.lines import printed_warnings
 
+    if VARIABLE in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()
     try:
         with printed_warnings():
             sys.exit(app(sys.argv[1:], prog_name="qkv", standalone_mode=False) or 0)

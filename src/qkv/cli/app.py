@@ -1,13 +1,17 @@
 """All commands, in the order and groups in which `qkv --help` lists them."""
 
+from typing import Annotated
+
 import typer
 
+from qkv import __version__
 from qkv.cli.arithmetic import arithmetic_command
 from qkv.cli.attribute import attribute_command
 from qkv.cli.backtranslate import backtranslate_command
 from qkv.cli.bench import bench_app
 from qkv.cli.change import change_command
 from qkv.cli.claims import claims_app
+from qkv.cli.completion import completion_command
 from qkv.cli.distil import distil_command
 from qkv.cli.embed import embed_command
 from qkv.cli.evaluate import evaluate_command
@@ -42,6 +46,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"qkv {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print qkv's version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("train", rich_help_panel=TRAIN)(train_command)
 app.command("prepare", rich_help_panel=TRAIN)(prepare_command)
 app.command("distil", rich_help_panel=TRAIN)(distil_command)
@@ -70,6 +91,7 @@ app.command("serve", rich_help_panel=USE)(serve_command)
 app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)
 app.command("export", rich_help_panel=EXCHANGE)(export_command)
+app.command("completion", rich_help_panel=MEASURE)(completion_command)
 app.command("info", rich_help_panel=MEASURE)(info_command)
 app.add_typer(claims_app, name="claims", rich_help_panel=MEASURE)
 app.add_typer(bench_app, name="bench", rich_help_panel=MEASURE)

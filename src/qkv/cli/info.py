@@ -5,8 +5,12 @@ from typing import Annotated
 
 import typer
 
+from qkv.cli.completion import complete_recipe
 
-def recipes_command(name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None) -> None:
+
+def recipes_command(
+    name: Annotated[str | None, typer.Argument(autocompletion=complete_recipe, help="Print this recipe.")] = None,
+) -> None:
     """List qkv's recipes, or print one to save and edit."""
     from qkv.base.errors import ConfigError
     from qkv.recipes import RECIPES, recipe_names

@@ -6,8 +6,12 @@ from typing import Annotated
 import typer
 
 from qkv.base.errors import ConfigError
+from qkv.cli.completion import complete_recipe
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Recipe = Annotated[
+    str, typer.Argument(autocompletion=complete_recipe, help="Name of a recipe (`qkv recipes` lists them), or a YAML file.")
+]
 Decoding = Annotated[list[str] | None, typer.Option("--set", help="Any key of the recipe's decoding section: key=value.")]
 
 

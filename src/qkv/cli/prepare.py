@@ -8,12 +8,13 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.base.urls import is_url
+from qkv.cli.options import Recipe
 
 UNFINISHED = 3  # exit code while pieces of other machines are missing
 
 
 def prepare_command(
-    recipe: Annotated[str, typer.Argument(help="Name of a recipe (`qkv recipes` lists them), or a YAML file.")],
+    recipe: Recipe,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, such as data.train=s3://bucket/*.tsv; repeat for several.")
     ] = None,

@@ -9,10 +9,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from qkv.base.errors import ConfigError
+from qkv.cli.options import Recipe
 
 
 def train_command(
-    recipe: Annotated[str, typer.Argument(help="Name of a recipe (`qkv recipes` lists them), or a YAML file.")],
+    recipe: Recipe,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value, such as training.steps=1000; repeat for several.")
     ] = None,
