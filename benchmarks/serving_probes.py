@@ -42,9 +42,26 @@ CHECKS = [
     response_headers_conformance,
 ]  # fmt: skip
 ABILITIES = {  # that a model needs, by the path
-    "/translate": "translate", "/fill": "fill", "/predict": "predict", "/look": "look", "/neighbours": "neighbours",
-    "/map": "map", "/v1/embeddings": "embed", "/v1/completions": "complete",
+    **{f"/{name}": name for name in ("translate", "fill", "predict", "look", "neighbours", "map")},
+    **{f"/{name}": name for name in ("arithmetic", "change", "patch", "layers", "steps", "attribute", "through_training")},
+    **{f"/{name}": name for name in ("heads", "analogy", "projector", "neighbours_through_training")},
+    "/v1/embeddings": "embed", "/v1/completions": "complete",
 }  # fmt: skip
+SENSIBLE = {  # texts that most models can read, where those that are made up would hardly ever do
+    ("/layers", "text"): ["good [MASK]", "good dogs"],
+}
+PATCHED = (
+    "red",
+    "old",
+    "dogs",
+    "cats",
+    "house",
+    "street",
+    "a",
+    "e",
+    "i",
+    "n",
+)  # words for /patch: some pairs have as many tokens
 UPLOAD, DOWNLOAD = "/translate_file", "/download_file/{name}"
 SETTINGS = ("logs=none", "new_tokens=24")
 ADDED = ("added-1", "added-2")  # names of models that requests to /admin add and remove
@@ -96,8 +113,19 @@ def description(client: httpx.Client, operation: Operation, known: Known) -> dic
         for side in ("source", "target"):
             if name == "TranslateRequest" and languages[side]:
                 fields[side] = {"type": "string", "enum": sorted({*languages[side]})}
-        if "word" in fields and known.words:
+        if name == "NeighboursRequest" and known.words:
             fields["word"] = {"type": "string", "enum": [*known.words, "never"]}
+        for field, words in zip(("first", "second", "third"), known.words, strict=False):
+            if name == "AnalogyRequest":
+                fields[field] = {"type": "string", "enum": [words, "never"]}
+        if name in ("ProjectorRequest", "FollowWordsRequest") and known.words:
+            words_field = fields["words"].get("anyOf", [fields["words"]])[0]
+            words_field["items"] = {"type": "string", "enum": [*known.words, "never"]}
+        if name == "PatchRequest" and operation.path == "/patch":
+            fields |= {field: {"type": "string", "enum": [text]} for field, text in patched(client, operation.model).items()}
+        for path, field in SENSIBLE:
+            if operation.path == path and field in fields:
+                fields[field] = {"type": "string", "enum": SENSIBLE[path, field]}
         if name == "AddModelRequest":
             fields["name"] = {"type": "string", "enum": list(ADDED)}
             fields["folder"] = {"type": "string", "enum": [*known.folders, "never"]}
@@ -114,6 +142,14 @@ def description(client: httpx.Client, operation: Operation, known: Known) -> dic
         for parameter in described["paths"].get(path, {}).get(method, {}).get("parameters", []):
             parameter["schema"] = {"type": "string", "enum": list(names)}
     return described
+
+
+def patched(client: httpx.Client, model: str | None) -> dict[str, str]:
+    """Return two texts that /patch takes: they have as many tokens, and an encoder's have a [MASK]."""
+    pairs = [
+        {"text": one + end, "other": two + end} for one, two in itertools.combinations(PATCHED, 2) for end in ("", " [MASK]")
+    ]
+    return next((pair for pair in pairs if client.post("/patch", json={"model": model, **pair}).status_code == 200), pairs[0])
 
 
 def generate(

@@ -10,13 +10,17 @@ from typing import Any
 import httpx
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import qkv.serving.server
 from encoder_runs import LINES, own_tokenizer, randomised, write_model, write_run
 from qkv.base.config import dump_yaml
+from qkv.base.snapshots import SNAPSHOTS, snapshot_path
 from qkv.data.corpora import Tokenizers
 from qkv.folder.run import WEIGHTS, save_config, save_tokenizers
+from qkv.inference.head_effects import head_effects
+from qkv.inference.load import load
 from qkv.jobs.translation import new_translator
 from qkv.models import FAMILIES
 from qkv.models.gpt import Gpt, GptConfig
@@ -30,6 +34,7 @@ from qkv.serving.supervisor_link import SupervisorLink
 from qkv.serving.worker_server import WorkerServer
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
 from qkv.training.checkpoints import named_weights, save_weights
+from qkv.vectors.tensors import write_tensors
 from qkv.vectors.word_vectors import WordVectors
 
 TRANSLATOR: dict[str, Any] = {
@@ -101,14 +106,28 @@ def write_t5(folder: Path) -> Path:
 
 
 def write_vectors(folder: Path) -> Path:
-    WordVectors(WORDS, np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)).save(folder)
+    """Word vectors, with two snapshots of their training."""
+    matrix = np.random.default_rng(1).normal(size=(len(WORDS), 6)).astype(np.float32)
+    WordVectors(WORDS, matrix, counts=np.arange(len(WORDS), 0, -1)).save(folder)
+    (folder / SNAPSHOTS).mkdir()
+    for step, vectors in {0: np.flip(matrix), 3: matrix}.items():
+        write_tensors(snapshot_path(folder, step), {"matrix": vectors.astype(np.float16)}, {"share": str(step / 3)})
     return folder
 
 
+def with_snapshots(run: Path) -> Path:
+    """Add two snapshots of training to a run."""
+    weights = load_file(run / WEIGHTS)
+    (run / SNAPSHOTS).mkdir()
+    for step, scale in ((1, 0.5), (4, 1.0)):
+        save_file({name: (scale * tensor).half() for name, tensor in weights.items()}, snapshot_path(run, step))
+    return run
+
+
 def write_all(folder: Path) -> list[str]:
-    """Folders of one model of each kind, named as they are asked by."""
-    write_translator(folder / "en-la")
-    write_run(folder / "bert", heads=("masked",))
+    """Folders of one model of each kind, named as they are asked by; two with snapshots, one with measured heads."""
+    with_snapshots(write_translator(folder / "en-la"))
+    head_effects(load(write_run(folder / "bert", heads=("masked",))), ["The lazy dog.", "the fox"])
     write_run(folder / "classes", heads=("pooler", "classes"), labels=("bad", "good"), objective="classification")
     write_run(folder / "tags", heads=("tags",), labels=("O", "NAME"), objective="tagging")
     write_run(folder / "answers", heads=("span",), objective="answering")

@@ -21,6 +21,10 @@ ASKED = {  # each endpoint, with the models that it is asked for: those of a kin
     "/translate": ["en-la"], "/translate_file": [None], "/detect": [None], "/fill": ["bert", "t5"],
     "/predict": ["classes", "tags", "answers"],
     "/look": ["en-la", "bert", "gpt"], "/neighbours": ["words"], "/map": ["words"], "/v1/embeddings": ["bert"],
+    "/arithmetic": ["en-la", "bert", "gpt"], "/change": ["en-la", "bert", "gpt"], "/patch": ["en-la", "bert", "gpt"],
+    "/layers": ["en-la", "bert", "gpt"], "/steps": ["en-la", "gpt"], "/attribute": ["en-la", "classes", "gpt"],
+    "/through_training": ["en-la"], "/heads": ["bert"],
+    "/analogy": ["words"], "/projector": ["words"], "/neighbours_through_training": ["words"],
     "/v1/completions": ["gpt", "t5"], "/admin/models": [None], "/admin/reload": [None],
 }  # fmt: skip
 TOLD = [

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
+from qkv.base.stepwise import complete
 from qkv.folder.run import read_recipe
 from qkv.inference.arguments import require_text
 from qkv.inference.load import load
 from qkv.lens.attribution import METHODS
-from qkv.lens.attribution_view import AttributionView, look_at_attribution
+from qkv.lens.attribution_view import AttributionView, view_attribution
 from qkv.recipes.abilities import require_verb
 
 
@@ -41,4 +42,4 @@ def attribute(
         raise ConfigError(f"attribute takes the folder of a run or a loaded run, got {type(run).__name__}; give its path")
     if not hasattr(loaded, "inspect"):
         require_verb(read_recipe(loaded.folder), loaded.folder, "look", f"train a translator with start={loaded.folder}")
-    return look_at_attribution(loaded.inspect(text, target), method, word, instead)
+    return complete(view_attribution(loaded.inspect(text, target), method, word, instead))

@@ -5,6 +5,7 @@ from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.base.snapshots import snapshot_files
+from qkv.base.stepwise import Stepwise, complete
 from qkv.inference.load import load, look
 from qkv.lens.snapshots import TrainingView, choose_maps, look_at_snapshot, loss_around, training_curve
 from qkv.training.log import read_metrics
@@ -26,6 +27,18 @@ def look_through_training(
 
     >>> qkv.look_through_training("runs/mine", "How are you?").save("page.html")
     """
+    return complete(look_in_steps(run, text, target, part, layer, device))
+
+
+def look_in_steps(
+    run: Any,
+    text: str,
+    target: str | None = None,
+    part: str | None = None,
+    layer: int | None = None,
+    device: str = "auto",
+) -> Stepwise[TrainingView]:
+    """Compute the same, one snapshot in each step."""
     folder = Path(run) if isinstance(run, str | Path) else getattr(run, "folder", None)
     steps = [] if folder is None else [*snapshot_files(folder)]
     if folder is None or not steps:
@@ -38,6 +51,7 @@ def look_through_training(
     losses, scores = training_curve(read_metrics(folder))
     snapshots = []
     for step in steps:
+        yield
         loaded: Any = load(folder, device, step=step)
         inspector = loaded.inspect(text, fixed)
         output = inspector.output if final.kind == "encoder" else loaded.inspect(text).output

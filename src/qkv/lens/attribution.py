@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
+from qkv.base.stepwise import Stepwise, complete
 from qkv.lens.explained import Explained
 
 METHODS = ("gradient", "integrated", "occlusion")
@@ -51,13 +52,18 @@ class Attribution(NamedTuple):
 
 def attribute(explained: Explained, method: str = "gradient") -> Attribution:
     """Attribute the explained outputs to the tokens of their source."""
+    return complete(attribute_in_steps(explained, method))
+
+
+def attribute_in_steps(explained: Explained, method: str = "gradient") -> Stepwise[Attribution]:
+    """Attribute the explained outputs to the tokens of their source, one pass of the model in each step."""
     if method not in METHODS:
         raise ConfigError(f"no method {method!r} of attribution; choose {', '.join(METHODS)}")
     completeness = None
     if method == "occlusion":
-        each = _occlusion(explained)
+        each = yield from _occlusion(explained)
     elif method == "integrated":
-        each, completeness = _integrated_gradients(explained)
+        each, completeness = yield from _integrated_gradients(explained)
     else:
         each = torch.cat([_gradients(explained, outputs, 1.0)[0] for outputs in _passes(explained)])
     rest = len(explained.source.ids) - each.size(1)  # tokens after the output, on which it does not depend
@@ -88,14 +94,14 @@ def _gradients(explained: Explained, outputs: Tensor, scale: float) -> tuple[Ten
     return values, scores[0].detach().float().cpu()
 
 
-def _integrated_gradients(explained: Explained) -> tuple[Tensor, Completeness]:
+def _integrated_gradients(explained: Explained) -> Stepwise[tuple[Tensor, Completeness]]:
     """Return the integrated gradients, (M, S), with as many steps as completeness needs."""
     found, differences, most = [], [], 0
     for outputs in _passes(explained):
         (_, whole), (_, nothing) = (_gradients(explained, outputs, scale) for scale in (1.0, 0.0))
         difference = (whole - nothing).double()
         for steps, power in STEPS:
-            values = _integral(explained, outputs, steps, power)
+            values = yield from _integral(explained, outputs, steps, power)
             if bool((_errors(values, difference) <= _allowed(difference)).all()):
                 break
         found.append(values)
@@ -108,11 +114,12 @@ def _integrated_gradients(explained: Explained) -> tuple[Tensor, Completeness]:
     return each.float(), Completeness(*sums, float(errors.max()), most, complete)
 
 
-def _integral(explained: Explained, outputs: Tensor, steps: int, power: int) -> Tensor:
+def _integral(explained: Explained, outputs: Tensor, steps: int, power: int) -> Stepwise[Tensor]:
     """Return the integral of gradient x input over scales t^power, by Gauss-Legendre nodes t. -> (M, S)."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     total = torch.zeros(len(outputs), explained.length, dtype=torch.double)
     for t, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        yield
         total += weight * power * t ** (power - 1) * _gradients(explained, outputs, t**power)[0].double()
     return total
 
@@ -126,7 +133,7 @@ def _allowed(difference: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _occlusion(explained: Explained) -> Tensor:
+def _occlusion(explained: Explained) -> Stepwise[Tensor]:
     """Return how much each score falls without each word, shared equally among the word's tokens. -> (M, S)."""
     length = explained.length
     source, numbers = explained.source.ids[:length], explained.source.word_ids[:length]
@@ -137,6 +144,7 @@ def _occlusion(explained: Explained) -> Tensor:
     for outputs in _passes(explained):
         whole = explained.scores([source], outputs[None]).cpu()  # (1, M)
         for first in range(0, len(words), explained.together):
+            yield
             part = changed[first : first + explained.together]
             drops = whole - explained.scores(part, outputs.expand(len(part), -1)).cpu()  # (W, M)
             for own, drop in zip(words[first:], drops, strict=False):

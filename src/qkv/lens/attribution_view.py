@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
-from qkv.lens.attribution import METHODS, Attribution, attribute
+from qkv.base.stepwise import Stepwise
+from qkv.lens.attribution import METHODS, Attribution, attribute_in_steps
 from qkv.lens.figures import draw_attribution
 from qkv.lens.inspectors import Inspector
 from qkv.lens.page import write_page
@@ -73,10 +74,10 @@ class AttributionView:
         return f"AttributionView({found.method}, {found.of}: most {high!r} {most:+.2f}, least {low!r} {least:+.2f})"
 
 
-def look_at_attribution(inspector: Inspector, method: str, word: int | None, instead: str | None) -> AttributionView:
-    """Attribute an inspected output, one of its words, or a word instead of another one, to the source."""
+def view_attribution(inspector: Inspector, method: str, word: int | None, instead: str | None) -> Stepwise[AttributionView]:
+    """Attribute an inspected output, one of its words, or a word instead of another one, to the source, step by step."""
     explained = inspector.explain(word, instead)
-    found = attribute(explained, method)
+    found = yield from attribute_in_steps(explained, method)
     name = inspector.tokenizer.pieces([explained.replacement])[0] if explained.replacement is not None else None
     replaced_by = name if method == "occlusion" else None
     return AttributionView(inspector.kind, inspector.model, inspector.output, inspector.texts, found, replaced_by)

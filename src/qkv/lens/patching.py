@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
+from qkv.base.stepwise import Stepwise, complete
 from qkv.lens.inspectors import CROSS, DECODER, ENCODER
 from qkv.lens.page import save_json
 from qkv.lens.predictor import Predictor, Site, at_sites, read_sites, skipped
@@ -117,9 +118,14 @@ def _grid_row(row: GridRow) -> dict[str, Any]:
     return {"name": site.name, "part": site.part, "layer": site.layer, "text": site.text, "values": _rounded(row.values)}
 
 
-@torch.no_grad()
 def patch_contrast(contrast: Contrast, position: int | None = None) -> PatchView:
     """Compute both grids; with a `position`, heads are put in place only there, and only those over the source are."""
+    return complete(patch_in_steps(contrast, position))
+
+
+@torch.no_grad()
+def patch_in_steps(contrast: Contrast, position: int | None = None, pass_tokens: int = PASS_TOKENS) -> Stepwise[PatchView]:
+    """Compute both grids, a pass of at most about `pass_tokens` tokens in each step."""
     clean, other = contrast.clean, contrast.other
     check_texts(clean.texts["source"], other.texts["source"])
     if list(clean.positions) != list(other.positions):
@@ -150,7 +156,8 @@ def patch_contrast(contrast: Contrast, position: int | None = None) -> PatchView
     before, after = (float(one[answer] - one[instead]) for one in (logits["corrupted"], logits["clean"]))
     if abs(after - before) < LEAST_DIFFERENCE:
         raise DataError("both texts give the answer the same advantage, so that there is nothing to restore; give other texts")
-    for chunk in _chunks(changed, max(1, PASS_TOKENS // tokens)):
+    for chunk in _chunks(changed, max(1, pass_tokens // tokens)):
+        yield
         found = _patched_logits(other, sites, values, own_values, chunk)
         difference = (found[:, answer] - found[:, instead] - before) / (after - before)
         shares.update(zip(chunk, difference.tolist(), strict=True))

@@ -18,6 +18,7 @@ from qkv.serving.admin_api import admin_router
 from qkv.serving.docs_page import docs_page
 from qkv.serving.errors import RequestError, error_body, error_headers
 from qkv.serving.examples import find_examples
+from qkv.serving.lab_api import lab_router
 from qkv.serving.libretranslate_api import libretranslate_router
 from qkv.serving.middleware import ServiceMiddleware
 from qkv.serving.monitoring_api import monitoring_router
@@ -70,7 +71,7 @@ def create_app(
     app.state.service = service
     app.add_exception_handler(RequestError, _request_error)
     app.add_exception_handler(HTTPException, _routing_error)
-    for router in (libretranslate_router, openai_router, native_router, monitoring_router):
+    for router in (libretranslate_router, openai_router, native_router, lab_router, monitoring_router):
         app.include_router(router(service))
     if service.settings.admin_keys and supervisor is not None:
         app.include_router(admin_router(service, supervisor))

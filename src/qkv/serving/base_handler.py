@@ -4,15 +4,16 @@ A handler has a method for each of its endpoints, which splits a request into it
 The model's worker alone calls `compute`.
 """
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from qkv.base.errors import QkvError
 from qkv.lens.view import Inspectable, look
 from qkv.serving.batching import BatchItem, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
+from qkv.serving.laboratory import GivenText, Laboratory, available
+from qkv.serving.request_models import LookRequest
+from qkv.serving.views import VIEWS, RunningViews, view_at_once, write_view
 from qkv.text.tokenizer import Tokenizer
 from qkv.text.treebank import HEADS, TextWithHeads
 
@@ -51,23 +52,32 @@ class AttentionHandler(Handler):
         self.loaded, self.source, self.target = loaded, source, target
         self.reads_trees = loaded.trees
         self.abilities = available({LOOK: lambda: look(loaded, TextWithHeads("a", [0]))})
+        if self.abilities:
+            self.laboratory = Laboratory(loaded)
+            self.abilities += self.laboratory.abilities
 
     @abstractmethod
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
-        """Return the results of items for every task but `look`."""
+        """Return the results of items that are no views."""
 
-    def look(
-        self,
-        text: str,
-        target: str | None,
-        max_tokens: int,
-        heads: list[int] | None = None,
-        target_heads: list[int] | None = None,
-    ) -> PreparedRequest:
-        """Prepare the attention to a text, and to a target if there is one; models that read trees need heads."""
-        text = _with_heads(text, heads, self.reads_trees, "heads")
+    def begin_task(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
+        """Begin items that are no views, as `begin` does."""
+        return super().begin(items, piece)
+
+    def read_text(self, body: LookRequest, max_tokens: int) -> GivenText:
+        """Return the texts of a request for a view; models that read trees need heads."""
+        text = _with_heads(body.text, body.heads, self.reads_trees, "heads")
+        target = body.target
         if target is not None:
-            target = _with_heads(target, target_heads, self.reads_trees and self.reads_pairs, "target_heads")
+            target = _with_heads(target, body.target_heads, self.reads_trees and self.reads_pairs, "target_heads")
+        return self._measured(text, target, max_tokens)
+
+    def read_plain_texts(self, texts: Sequence[str], target: str | None, max_tokens: int) -> GivenText:
+        """Return the first of the texts of a request for a view without heads, with the length of the longest."""
+        found = [self._measured(text, target, max_tokens) for text in texts]
+        return found[0]._replace(tokens=max(given.tokens for given in found))
+
+    def _measured(self, text: str, target: str | None, max_tokens: int) -> GivenText:
         lengths = [len(self.source.encode(text)), len(self.target.encode(target or ""))]
         if max(lengths) > max_tokens:
             raise invalid(
@@ -75,25 +85,20 @@ class AttentionHandler(Handler):
                 "text",
                 "text_too_long",
             )
-        return PreparedRequest((LOOK,), [BatchItem((text, target), sum(lengths), sum(lengths))], lambda results: results[0])
+        written = lengths[0] if target is None and self.kind == "translator" else 0  # a guess
+        return GivenText(text, target, sum(lengths) + written)
+
+    def look(self, given: GivenText) -> PreparedRequest:
+        """Prepare the attention to a text, and to a target if there is one."""
+        return view_at_once(LOOK, lambda: look(self.loaded, given.text, given.target), given.tokens, given.tokens)
 
     def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
-        """Return the results of items that share a key; those of `look` are JSON texts."""
-        if key[0] != LOOK:
-            return self.compute_task(key, items)
-        return ["".join(_json_pieces(look(self.loaded, *item.value).json())) for item in items]
+        """Return the results of items that share a key; views are JSON."""
+        return [write_view(item.value()) for item in items] if key[0] == VIEWS else self.compute_task(key, items)
 
-
-def available(attempts: dict[str, Callable[[], Any]]) -> list[str]:
-    """Return the names of the attempts that a model can do."""
-    names = []
-    for name, attempt in attempts.items():
-        try:
-            attempt()
-        except QkvError:
-            continue
-        names.append(name)
-    return names
+    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
+        """Begin to compute views, or items of another lane."""
+        return RunningViews(items, piece) if items[0].lane == VIEWS else self.begin_task(items, piece)
 
 
 def _with_heads(text: str, heads: list[int] | None, wanted: bool, param: str) -> str:
@@ -105,19 +110,3 @@ def _with_heads(text: str, heads: list[int] | None, wanted: bool, param: str) ->
     if not wanted and heads is not None:
         raise invalid(f"this model reads no heads of this text; leave {param} out", param)
     return text if heads is None else TextWithHeads.from_record(text, {HEADS: heads}, param)
-
-
-def _json_pieces(attention: dict[str, Any]) -> Iterator[str]:
-    """Return JSON in pieces, map by map: while Python writes a large value at once, no other thread can run."""
-    before = "{"
-    for name, value in attention.items():
-        yield f"{before}{json.dumps(name)}:"
-        if name == "maps":
-            yield "["
-            for index, one in enumerate(value):
-                yield ("," if index else "") + json.dumps(one, ensure_ascii=False)
-            yield "]"
-        else:
-            yield json.dumps(value, ensure_ascii=False)
-        before = ","
-    yield "}"

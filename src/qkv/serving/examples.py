@@ -1,23 +1,38 @@
 """Examples of requests for the page of the API, which work with the models that are served."""
 
+import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
-from qkv.serving.handlers import EncoderHandler, VectorsHandler
+from qkv.serving.handlers import EncoderHandler
 from qkv.serving.registry import (
+    ANALOGY,
+    ARITHMETIC,
+    ATTRIBUTE,
+    CHANGE,
     COMPLETE,
     EMBED,
     FILL,
+    FOLLOW_WORDS,
+    HEADS,
+    LAYERS,
     LOOK,
     MAP,
     NEIGHBOURS,
+    PATCH,
     PREDICT,
+    PROJECTOR,
+    STEPS,
+    THROUGH_TRAINING,
     TRANSLATE,
     Ability,
     ModelRegistry,
     ServedModel,
 )  # fmt: skip
 from qkv.serving.routes import find_routes
+from qkv.serving.vectors_handler import VectorsHandler
+from qkv.text.tokenizer import Tokenizer
 
 SENTENCES = {
     "ar": "كيف حالك؟", "cs": "Jak se máš?", "de": "Wie geht es dir?", "el": "Τι κάνεις;", "en": "How are you?",
@@ -26,6 +41,21 @@ SENTENCES = {
     "pt": "Como vai?", "ro": "Ce mai faci?", "ru": "Как дела?", "sv": "Hur mår du?", "tr": "Nasılsın?", "uk": "Як справи?",
     "vi": "Bạn khỏe không?", "zh": "你好吗？",
 }  # fmt: skip
+ALIKE = (
+    "dogs",
+    "cats",
+    "house",
+    "street",
+    "man",
+    "woman",
+    "a",
+    "e",
+    "i",
+    "n",
+    "我",
+    "你",
+    "大",
+)  # some pairs have as many tokens
 PREDICTED: dict[str | None, Any] = {
     "text": "A very good film.",
     "pair": ["A man sleeps.", "Somebody is asleep."],
@@ -81,7 +111,52 @@ def find_examples(models: ModelRegistry) -> dict[str, Example]:
         "/look": make(LOOK, lambda model: {"model": model.name, "text": "good dogs", **_heads(model)}),
         "/neighbours": make(NEIGHBOURS, lambda model: {"model": model.name, "word": _words(model)[0], "top": 5}),
         "/map": make(MAP, lambda model: {"model": model.name, "words": _words(model)}),
+        **_laboratory(make),
     }
+
+
+def _laboratory(make: Callable[[Ability[Any], Callable[[ServedModel[Any]], dict[str, Any]]], Example]) -> dict[str, Example]:
+    """Return the examples of the laboratory."""
+
+    def text(model: ServedModel[Any]) -> dict[str, Any]:
+        handler = model.handler
+        encoder = handler.kind == "encoder" and not handler.reads_trees
+        return {"model": model.name, "text": "good [MASK]" if encoder else "good dogs", **_heads(model)}
+
+    def change(model: ServedModel[Any]) -> dict[str, Any]:
+        sharper = {"change": "temperature", "value": 0.5}
+        return {**text(model), "changes": [sharper], "maps": []}
+
+    def patch(model: ServedModel[Any]) -> dict[str, Any]:
+        first, second = _alike(model.handler.source)
+        mask = " [MASK]" if model.handler.kind == "encoder" else ""
+        return {"model": model.name, "text": first + mask, "other": second + mask}
+
+    def analogy(model: ServedModel[VectorsHandler]) -> dict[str, Any]:
+        return {"model": model.name, **dict(zip(("first", "second", "third"), _words(model), strict=False)), "top": 3}
+
+    return {
+        "/arithmetic": make(ARITHMETIC, text),
+        "/change": make(CHANGE, change),
+        "/layers": make(LAYERS, lambda model: {**text(model), "top": 3}),
+        "/attribute": make(ATTRIBUTE, lambda model: {**text(model), "method": "occlusion"}),
+        "/through_training": make(THROUGH_TRAINING, text),
+        "/patch": make(PATCH, patch),
+        "/steps": make(STEPS, lambda model: {"model": model.name, "text": "good dogs", "beam": 3, "top": 3}),
+        "/heads": make(HEADS, lambda model: {"model": model.name}),
+        "/analogy": make(ANALOGY, analogy),
+        "/projector": make(PROJECTOR, lambda model: {"model": model.name, "count": 50}),
+        "/neighbours_through_training": make(FOLLOW_WORDS, lambda model: {"model": model.name, "words": _words(model)[:2]}),
+    }
+
+
+def _alike(tokenizer: Tokenizer) -> tuple[str, str]:
+    """Return two words of as many tokens that a tokenizer tells apart; any two if there are none among the usual ones."""
+    encoded = {word: tokenizer.encode(word) for word in ALIKE}
+    pairs = itertools.combinations(ALIKE, 2)
+    return next(
+        ((one, two) for one, two in pairs if len(encoded[one]) == len(encoded[two]) and encoded[one] != encoded[two]), ALIKE[:2]
+    )
 
 
 def _languages(models: ModelRegistry) -> dict[str, str]:

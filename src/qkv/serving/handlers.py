@@ -1,4 +1,4 @@
-"""Handlers of translators, encoders, generators and word vectors."""
+"""Handlers of translators, encoders and generators."""
 
 import math
 import warnings
@@ -19,15 +19,14 @@ from qkv.inference.text_encoder import TextEncoder
 from qkv.inference.text_generator import Prompt, TextGenerator
 from qkv.inference.translator import Translator
 from qkv.parts import kernels
-from qkv.serving.base_handler import AttentionHandler, Handler, available
+from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.batching import BatchItem, OutputPlace, PreparedRequest, RunningItems
 from qkv.serving.errors import invalid
 from qkv.serving.fair_threads import giving_way
+from qkv.serving.laboratory import available
 from qkv.text.check import normalise
 from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import MASK, Tokenizer
-from qkv.vectors.plot import pca_2d
-from qkv.vectors.word_vectors import WordVectors
 
 ROW_TOKENS = 16  # that a row of a batch costs beside its own tokens
 MAX_MASKS = 64  # in one text
@@ -132,7 +131,7 @@ class TranslationHandler(AttentionHandler):
         parts: list[SourcePart] = [item.value for item in items]
         return self.translator.translate_parts(parts, config)
 
-    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
+    def begin_task(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         config: Any = items[0].lane
         return self.translator.begin([item.value for item in items], config, items)
 
@@ -255,7 +254,7 @@ class GenerationHandler(AttentionHandler, CompletionHandler):
     def decoding(self, max_new_tokens: int, **options: Any) -> DecodingConfig:
         return self.generator.decoding(max_new_tokens, **options)
 
-    def begin(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
+    def begin_task(self, items: Sequence[BatchItem], piece: int) -> RunningItems:
         by_options: dict[Any, list[BatchItem]] = {}
         for item in items:
             by_options.setdefault(item.key, []).append(item)
@@ -268,39 +267,6 @@ class GenerationHandler(AttentionHandler, CompletionHandler):
 
     def compute_task(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
         raise AssertionError("continuations are generated step by step")
-
-
-class VectorsHandler(Handler):
-    """Finds the neighbours of words and maps words to a plane; an item is a request."""
-
-    kind = "vectors"
-    abilities = ["neighbours", "map"]  # noqa: RUF012
-
-    def __init__(self, vectors: WordVectors):
-        self.vectors = vectors
-        self.parameters = int(vectors.matrix.size)
-
-    def try_out(self) -> bool:
-        return bool(np.isfinite(self.vectors.norms).all())
-
-    def neighbours(self, word: str, top: int) -> PreparedRequest:
-        """Prepare the words most similar to a word, with their similarity."""
-        return PreparedRequest(("neighbours", top), [BatchItem(word, 1, 1)], lambda results: results[0])
-
-    def map(self, words: Sequence[str]) -> PreparedRequest:
-        """Prepare the first two principal components of the words' vectors, and the words that have no vector."""
-        return PreparedRequest(("map",), [BatchItem(list(words), len(words), len(words))], lambda results: results[0])
-
-    def compute(self, key: Any, items: Sequence[BatchItem]) -> Sequence[Any]:
-        if key[0] == "neighbours":
-            return [self.vectors.most_similar(item.value, topn=key[1]) for item in items]
-        return [self._points(item.value) for item in items]
-
-    def _points(self, words: list[str]) -> tuple[list[tuple[str, float, float]], list[str]]:
-        known = [word for word in dict.fromkeys(words) if word in self.vectors]
-        missing = [word for word in dict.fromkeys(words) if word not in self.vectors]
-        points = pca_2d(self.vectors[known]).tolist() if known else []
-        return [(word, x, y) for word, (x, y) in zip(known, points, strict=True)], missing
 
 
 def check_masks(text: str) -> None:

@@ -50,9 +50,7 @@ def native_router(service: Service) -> APIRouter:
         """Return a model's attention to a text, which `qkv look` shows as a page."""
         service.check_texts([body.text, body.target or ""], "text")
         model, most = service.models.find(body.model, LOOK), service.settings.look_tokens
-        found = await service.answer(
-            request, model, lambda: model.handler.look(body.text, body.target, most, body.heads, body.target_heads)
-        )
+        found = await service.answer(request, model, lambda: model.handler.look(model.handler.read_text(body, most)))
         return Response(found, media_type=JSON)
 
     @router.post("/neighbours", response_model=response_models.NeighboursResponse, responses=ERRORS)

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from qkv.serving.settings import ServiceSettings
 
+LABORATORY = ("ArithmeticRequest", "ChangeRequest", "LayersRequest", "AttributeRequest", "ThroughTrainingRequest")
 TEXTS = (
     ("TranslateRequest", "q"),
     ("DetectRequest", "q"),
@@ -15,6 +16,10 @@ TEXTS = (
     ("LookRequest", "target"),
     ("NeighboursRequest", "word"),
     ("MapRequest", "words"),
+    *((name, field) for name in LABORATORY for field in ("text", "target")),
+    ("StepsRequest", "text"),
+    *(("PatchRequest", field) for field in ("text", "other", "answer", "instead", "target")),
+    ("AttributeRequest", "instead"),
     ("EmbeddingsRequest", "input"),
     ("CompletionRequest", "prompt"),
 )

@@ -13,9 +13,10 @@ from qkv.inference.adapters import find_bases, load_adapters
 from qkv.inference.load import load, load_translator, read_role
 from qkv.serving.base_handler import AttentionHandler, Handler
 from qkv.serving.errors import RequestError
-from qkv.serving.handlers import CompletionHandler, EncoderHandler, GenerationHandler, TranslationHandler, VectorsHandler
+from qkv.serving.handlers import CompletionHandler, EncoderHandler, GenerationHandler, TranslationHandler
 from qkv.serving.infill_handler import InfillHandler
 from qkv.serving.service_config import name_and_folder
+from qkv.serving.vectors_handler import VectorsHandler
 from qkv.vectors.word_vectors import TENSORS, WordVectors
 
 log = logging.getLogger("qkv.serving")
@@ -44,6 +45,17 @@ COMPLETE = Ability[CompletionHandler]("complete", "a GPT or a T5")
 NEIGHBOURS = Ability[VectorsHandler]("neighbours", "word vectors")
 MAP = Ability[VectorsHandler]("map", "word vectors")
 LOOK = Ability[AttentionHandler]("look", "a model with attention to words")
+ARITHMETIC = Ability[AttentionHandler]("arithmetic", "a model with attention to words")
+CHANGE = Ability[AttentionHandler]("change", "a model with attention to words")
+PATCH = Ability[AttentionHandler]("patch", "a transformer, a T5, a convolution, a GPT, or an encoder other than an ELMo")
+LAYERS = Ability[AttentionHandler]("layers", "a transformer, a T5, a convolution, a GPT, or an encoder that predicts [MASK]")
+STEPS = Ability[AttentionHandler]("steps", "a translator or a GPT")
+ATTRIBUTE = Ability[AttentionHandler]("attribute", "a model with attention to words")
+THROUGH_TRAINING = Ability[AttentionHandler]("through_training", "a run with snapshots (training.snapshots=8)")
+HEADS = Ability[AttentionHandler]("heads", "a run whose heads `qkv heads` has measured")
+ANALOGY = Ability[VectorsHandler]("analogy", "word vectors")
+PROJECTOR = Ability[VectorsHandler]("projector", "word vectors")
+FOLLOW_WORDS = Ability[VectorsHandler]("neighbours_through_training", "word vectors with snapshots (--set snapshots=8)")
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,6 @@ def _translates(folder: Path) -> bool:
 
 def _load(folder: Path, device: str, engine: str | None, precision: str | None) -> Handler:
     if (folder / TENSORS).exists():
-        return VectorsHandler(WordVectors.load(folder))
+        return VectorsHandler(WordVectors.load(folder), folder)
     loaded = load(folder, device, engine, precision)
     return HANDLERS[loaded.loads_as](loaded)

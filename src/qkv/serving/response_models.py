@@ -138,6 +138,7 @@ class LookResponse(BaseModel):
     alignment: list[list[float]] | None
     positions: list[list[float]] | None
     points: dict[str, list[list[float]]]
+    effects: dict[str, Any] | None  # what the model loses without each head, where `qkv heads` has measured it
 
 
 class NeighbourWord(BaseModel):

@@ -72,7 +72,8 @@ class ServiceSettings(Config):
     texts: int = Field(default=256, ge=1)  # in one request
     characters: int = Field(default=50_000, ge=1)  # of all texts of a request together
     new_tokens: int = Field(default=1024, ge=1)  # that a completion may ask for
-    look_tokens: int = Field(default=128, ge=1)  # of a text for /look; attention maps grow quadratically
+    look_tokens: int = Field(default=128, ge=1)  # of a text for /look and the laboratory; attention maps grow quadratically
+    patch_tokens: int = Field(default=200_000, ge=1)  # computed for the grids of /patch
     alternatives: int = Field(default=10, ge=0)  # that a translation may ask for
     keys: tuple[ApiKey, ...] = ()  # none: no key is needed
     admin_keys: tuple[ApiKey, ...] = ()  # for /admin; none: there is no /admin

@@ -6,6 +6,8 @@ and memory. The layout starts from PCA, as later work recommends (Kobak and Bere
 
 import numpy as np
 
+from qkv.base.stepwise import Stepwise, complete
+
 MAX_WORDS = 2000
 ITERATIONS, EXAGGERATED = 750, 250  # updates in all, and first ones in which neighbours attract each other more
 EXAGGERATION = 12.0
@@ -13,6 +15,13 @@ EXAGGERATION = 12.0
 
 def tsne_2d(vectors: np.ndarray, start: np.ndarray, perplexity: float = 30.0, iterations: int = ITERATIONS) -> np.ndarray:
     """Return a map of vectors, scaled to norm 1, in which neighbours are near. (N, D), (N, 2) -> (N, 2)."""
+    return complete(tsne_in_steps(vectors, start, perplexity, iterations))
+
+
+def tsne_in_steps(
+    vectors: np.ndarray, start: np.ndarray, perplexity: float = 30.0, iterations: int = ITERATIONS
+) -> Stepwise[np.ndarray]:
+    """Compute the same, one update in each step."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = np.asarray(vectors / np.where(norms > 0, norms, 1), dtype=np.float32)
     p = joint_probabilities(squared_distances(unit), min(perplexity, (len(unit) - 1) / 3))
@@ -20,6 +29,7 @@ def tsne_2d(vectors: np.ndarray, start: np.ndarray, perplexity: float = 30.0, it
     velocity, gains = np.zeros_like(y), np.ones_like(y)
     rate = max(len(y) / EXAGGERATION / 4, 50.0)
     for iteration in range(iterations):
+        yield
         early = iteration < EXAGGERATED
         gradient = tsne_gradient(p * EXAGGERATION if early else p, y)
         gains = np.where(np.sign(gradient) != np.sign(velocity), gains + 0.2, gains * 0.8).clip(0.01)

@@ -10,9 +10,10 @@ import numpy as np
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
+from qkv.base.stepwise import Stepwise, complete
 from qkv.vectors.plot import pca_2d, plot_points
 from qkv.vectors.snapshots import read_snapshots, require_frequent
-from qkv.vectors.tsne import MAX_WORDS, tsne_2d
+from qkv.vectors.tsne import MAX_WORDS, tsne_in_steps
 from qkv.vectors.word_vectors import WordVectors
 
 NEIGHBOURS = 8  # of each word of a map
@@ -167,6 +168,11 @@ class WordMap:
 
 def map_words(vectors: WordVectors, groups: list[list[str]], method: str = "pca") -> WordMap:
     """Project words to a plane by PCA, and also by t-SNE if that is the method."""
+    return complete(map_in_steps(vectors, groups, method))
+
+
+def map_in_steps(vectors: WordVectors, groups: list[list[str]], method: str = "pca") -> Stepwise[WordMap]:
+    """Compute the same, one update of t-SNE in each step."""
     if method not in METHODS:
         raise ConfigError(f"no method {method!r} of projection; choose {' or '.join(METHODS)}")
     words = [word for group in groups for word in group]
@@ -175,7 +181,7 @@ def map_words(vectors: WordVectors, groups: list[list[str]], method: str = "pca"
     chosen = np.asarray(vectors[words], dtype=np.float32)
     points = {"pca": pca_2d(chosen)}
     if method == "tsne":
-        points["tsne"] = tsne_2d(chosen, points["pca"]) if len(words) > 3 else points["pca"]
+        points["tsne"] = (yield from tsne_in_steps(chosen, points["pca"])) if len(words) > 3 else points["pca"]
     among = WordVectors(words, chosen)
     rows = {word: number for number, word in enumerate(words)}
     near = [[(rows[other], cosine) for other, cosine in among.most_similar(word, topn=NEIGHBOURS)] for word in words]
