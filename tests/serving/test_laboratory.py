@@ -1,11 +1,11 @@
 """The laboratory's endpoints: their answers are those of the Python functions; long views let others pass; limits hold."""
 
+import socket
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from service_runs import WORDS, Running, write_translator
 
 import qkv
@@ -15,6 +15,7 @@ from qkv.inference.attribute import attribute
 from qkv.inference.laboratory import layers, patch, steps
 from qkv.lens.changes import FixedWeight, SoftmaxTemperature, WithoutHead, WithoutLayer
 from qkv.lens.word_edits import DeleteWord, MoveWord, ReplaceWord
+from qkv.serving import laboratory
 from qkv.serving.registry import ModelRegistry, load_models
 from qkv.vectors.views import map_words, neighbours_through_training, view_analogy
 from qkv.vectors.word_vectors import WordVectors
@@ -218,8 +219,6 @@ def test_a_change_in_one_thread_leaves_the_model_of_another_as_it_is(loaded: dic
 
 def test_short_requests_pass_a_long_view(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """A translation is answered between two steps of a view, which would wait for it for ever otherwise."""
-    from qkv.serving import laboratory
-
     begun, translated = threading.Event(), threading.Event()
 
     def view(*_: Any) -> Any:
@@ -232,7 +231,7 @@ def test_short_requests_pass_a_long_view(running: Running, monkeypatch: pytest.M
     answers: list[Any] = []
     thread = threading.Thread(target=lambda: answers.append(running.said("/through_training", text="red bird")))
     thread.start()
-    assert begun.wait(20)
+    assert begun.wait(60)
     assert running.said("/translate", q="red bird")["translatedText"]
     translated.set()
     thread.join()
@@ -240,8 +239,6 @@ def test_short_requests_pass_a_long_view(running: Running, monkeypatch: pytest.M
 
 
 def test_a_view_ends_when_its_client_is_gone(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from qkv.serving import laboratory
-
     begun, closed = threading.Event(), threading.Event()
 
     def endless(*_: Any) -> Any:
@@ -253,7 +250,9 @@ def test_a_view_ends_when_its_client_is_gone(running: Running, monkeypatch: pyte
             closed.set()
 
     monkeypatch.setattr(laboratory, "look_in_steps", endless)
-    with pytest.raises(Exception, match="timed out"):
-        running.client.post("/through_training", json={"text": "red bird"}, timeout=0.5)
-    assert begun.is_set() and closed.wait(20)
-    assert torch.is_grad_enabled()
+    body = b'{"text": "red bird"}'
+    head = f"POST /through_training HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with socket.create_connection(("127.0.0.1", running.port)) as connection:
+        connection.sendall(head.encode() + b"\r\n\r\n" + body)
+        assert begun.wait(60)
+    assert closed.wait(60)
