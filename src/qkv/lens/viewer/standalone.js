@@ -69,6 +69,7 @@ function writeStyle(copy, style) {
 }
 
 function imageOf(canvas, place) {
+  if (canvas.paint) canvas.paint(); // it may not have been on the screen yet
   return draw("image", { ...place, href: canvas.toDataURL(), preserveAspectRatio: "none", "image-rendering": "pixelated" });
 }
 
