@@ -42,15 +42,21 @@ def large_view(layers: int, heads: int, tokens: int) -> dict[str, Any]:
         scores = 3 * torch.randn(heads, tokens, tokens, generator=generator)
         weights = scores.softmax(-1).double().mul(1e4).round().div(1e4).tolist()
         maps.append(
-            {"name": f"encoder.{layer}.self", "part": "encoder", "layer": layer, "rows": "source", "columns": "source", "heads": weights}
+            {
+                "name": f"encoder.{layer}.self",
+                "part": "encoder",
+                "layer": layer,
+                "rows": "source",
+                "columns": "source",
+                "heads": weights,
+            }
         )
     numbers = list(range(tokens))
-    return {
-        "kind": "encoder", "model": "bert", "source": words, "target": None, "read": None, "output": None, "source_words": numbers,
-        "target_words": None, "read_words": None, "words": {"source": words}, "maps": maps, "patterns": [], "rollout": None,
-        "attribution": None, "alignment": None, "positions": None, "points": {"source": torch.randn(tokens, 2).tolist()},
-        "effects": None, "about": None,
-    }  # fmt: skip
+    nothing = "target read output target_words read_words rollout attribution alignment positions effects about"
+    texts = {"source": words, "source_words": numbers, "words": {"source": words}}
+    points = {"source": torch.randn(tokens, 2, generator=generator).tolist()}
+    shown = {"kind": "encoder", "model": "bert", **texts, "maps": maps, "patterns": [], "points": points}
+    return {**dict.fromkeys(nothing.split()), **shown}
 
 
 def times(page: Any, address: str) -> dict[str, float]:

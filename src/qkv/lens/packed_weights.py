@@ -37,7 +37,7 @@ def _pack_heads(heads: Any) -> Any:
         return pack_weights(heads)
     whole = [one.round() for one in numbers]
     if not all(
-        one.ndim == 2 and one.size and 0 <= one.min() and one.max() < 2**16 and np.allclose(one, exact, 0, 1e-6)
+        one.ndim == 2 and one.size and one.min() >= 0 and one.max() < 2**16 and np.allclose(one, exact, 0, 1e-6)
         for one, exact in zip(whole, numbers, strict=True)
     ):
         return pack_weights(heads)

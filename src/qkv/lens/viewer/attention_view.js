@@ -37,11 +37,11 @@ function allowed(attention, tabs, name, value) {
   const tests = {
     tab: () => tabs.includes(value),
     part: () => attention.maps.some((one) => one.part === value) || (value === "rollout" && attention.rollout),
-    head: () => Array.isArray(value) && attention.maps.some((one) => one.name === value[0] && value[1] in one.heads),
+    head: () => Array.isArray(value) && attention.maps.some((one) => one.name === value[0] && Number.isInteger(value[1]) && value[1] in one.heads),
     view: () => ["heads", "mean"].includes(value),
     unit: () => ["words", "tokens"].includes(value),
   };
-  return name in tests && Boolean(tests[name]());
+  return Object.hasOwn(tests, name) && Boolean(tests[name]());
 }
 
 let count = 0; // viewers so far, for unique ids

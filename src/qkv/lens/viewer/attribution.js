@@ -14,10 +14,22 @@ const METHODS = {
   occlusion: "Method: occlusion. How much the score falls when a word is left out or replaced.",
 };
 
+const OUTPUTS = [
+  [/^the next token, (?<token>.*)$/s, "the next token, {token}"],
+  [/^“(?<word>.*)” instead of “(?<other>.*)”$/s, "“{word}” instead of “{other}”"],
+  [/^the prediction “(?<word>.*)” for the first \[MASK\]$/s, "the prediction “{word}” for the first [MASK]"],
+];
+
+/** The name of an explained output in the reader's language. */
+function nameOf(output) {
+  const [form, text] = OUTPUTS.find(([one]) => one.test(output)) || [];
+  return form ? say(text, form.exec(output).groups) : say(output);
+}
+
 /** Facts about the method, in sentences. */
 function methodOf(attention) {
   const { method, completeness } = attention.attribution;
-  const told = [say(METHODS[method] || METHODS.gradient)];
+  const told = [say(METHODS[method])];
   if (attention.replaced_by) told.push(say("Each word was replaced by {token}.", { token: attention.replaced_by }));
   if (completeness) {
     const [sum, difference] = [completeness.sum, completeness.difference].map((one) => one.toFixed(3));
@@ -62,14 +74,14 @@ function chooser(attention, state, paint) {
   const items = found.each && rowOf.size > 1 ? itemsOf(attention, side, state.unit) : [];
   const explained = items.filter((item) => item.positions.some((position) => rowOf.has(position)));
   if (!explained.length) {
-    paint(found.values, found.of);
-    return [make("p", {}, ...sayWith("Explained: {output}.", { output: bold(found.of) }))];
+    paint(found.values, nameOf(found.of));
+    return [make("p", {}, ...sayWith("Explained: {output}.", { output: bold(nameOf(found.of)) }))];
   }
   const all = [{ text: say("all of it"), mark: true, positions: [...rowOf.keys()] }, ...explained];
   const choose = (n) => {
     press(line.chips, n);
     const rows = all[n].positions.filter((position) => rowOf.has(position)).map((position) => found.each[rowOf.get(position)]);
-    paint(found.values.map((_, s) => rows.reduce((total, row) => total + row[s], 0)), n ? `“${all[n].text}”` : found.of);
+    paint(found.values.map((_, s) => rows.reduce((total, row) => total + row[s], 0)), n ? `“${all[n].text}”` : nameOf(found.of));
   };
   const line = wordLine(all, say("Words that were written: choose one"), choose);
   choose(0);

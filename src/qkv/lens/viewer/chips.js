@@ -6,7 +6,7 @@ import { MARKS } from "./texts.js";
 
 function chip(item, attributes) {
   const classes = `chip${item.mark ? " mark" : ""}${item.inside ? " inside" : ""}`;
-  const title = item.text in MARKS ? say(MARKS[item.text]) : null;
+  const title = Object.hasOwn(MARKS, item.text) ? say(MARKS[item.text]) : null;
   const all = { class: classes, dir: "auto", title, ...attributes };
   return attributes ? button(all, item.text) : make("span", all, item.text);
 }

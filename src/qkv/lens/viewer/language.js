@@ -12,11 +12,14 @@ export function language() {
   return known || "en";
 }
 
-const inLanguage = (text) => (TABLES[language()] || {})[text] || text;
+function inLanguage(text) {
+  const table = TABLES[language()];
+  return table && Object.hasOwn(table, text) ? table[text] : text;
+}
 
 /** Return a text in the reader's language; {name} in it becomes values.name. */
 export function say(text, values = {}) {
-  return inLanguage(text).replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+  return inLanguage(text).replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? values[name] : whole));
 }
 
 /** Return a text in the reader's language as a list of texts and elements; {name} in it becomes the element values.name. */

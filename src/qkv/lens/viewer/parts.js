@@ -30,4 +30,4 @@ export function partName(attention, part) {
   return say(TRANSLATOR[part]);
 }
 
-export const patternName = (pattern) => (pattern in PATTERNS ? say(PATTERNS[pattern]) : capital(say(pattern)));
+export const patternName = (pattern) => (Object.hasOwn(PATTERNS, pattern) ? say(PATTERNS[pattern]) : capital(say(pattern)));

@@ -10,7 +10,21 @@ export { showAlignment } from "./alignment.js";
 
 const VIEWS = { attention: showAttention };
 
-const TITLES = { attention: "Inside the model: attention" };
+const TITLES = {
+  attention: "Inside the model: attention",
+  arithmetic: "Inside the model: the arithmetic of a head",
+  change: "Inside the model: before and after a change",
+  patch: "Inside the model: what restores the answer",
+  layers: "Inside the model: layer by layer",
+  steps: "Inside the model: while it writes",
+  training: "Inside the model: through training",
+  heads: "Inside the model: without each head",
+  attribution: "Inside the model: what mattered",
+  analogy: "Word vectors",
+  map: "Word vectors",
+  neighbours: "Word vectors",
+};
+const KINDS = { translator: "translator", encoder: "encoder", generator: "text generator" };
 
 const nameOf = (view) => view.view || "attention";
 
@@ -36,9 +50,9 @@ export function showPage(element, view) {
 /** What is shown, of which model, and when it was made. */
 function header(view, made) {
   const known = view.about || {};
-  const kinds = { translator: "translator", encoder: "encoder", generator: "text generator" };
+  const model = [known.run, view.model, Object.hasOwn(KINDS, view.kind) ? say(KINDS[view.kind]) : null].filter(Boolean);
   const facts = [
-    view.model && say("Model: {model}", { model: [known.run, view.model, view.kind in kinds ? say(kinds[view.kind]) : null].filter(Boolean).join(", ") }),
+    view.model && say("Model: {model}", { model: model.join(", ") }),
     known.data && say("trained on {data}", { data: known.data }),
     made && say("page made on {date} by qkv", { date: made }),
   ];

@@ -18,7 +18,7 @@ function table(weights, rows, columns, choose) {
   const grid = make("table", { role: "grid", "aria-label": say("All weights") });
   const named = (item) => make("span", { class: item.mark ? "mark" : null }, item.text);
   const heading = (item, scope) => make("th", { scope }, named(item));
-  const corner = make("td", {});
+  const corner = make("th", { scope: "col", class: "corner" }, say("from ↓ to →"));
   grid.append(make("thead", {}, make("tr", {}, corner, ...columns.map((item) => heading(item, "col")))));
   const body = rows.map((row, t) => {
     const line = columns.map((column, s) => {
