@@ -24,7 +24,7 @@ function linksOf(attention, sides) {
 
 export function alignmentPanel(attention, state, controls = []) {
   const sides = ["source", "target"].map((side) => itemsOf(attention, side, state.unit).filter((item) => !item.mark));
-  const says = make("p", { class: "says", "aria-live": "polite" });
+  const says = make("p", { class: "says follows", "aria-live": "polite" });
   const picture = make("div", { class: "alignment" });
   const drawing = alignment(picture, sides, linksOf(attention, sides), says);
   new ResizeObserver(drawing.fit).observe(picture);

@@ -43,7 +43,7 @@ export function attributionPanel(attention, state, controls = []) {
   const found = attention.attribution;
   const source = itemsOf(attention, "source", state.unit);
   const line = wordLine(source, say("Words of the source"));
-  const says = make("p", { class: "says", "aria-live": "polite" });
+  const says = make("p", { class: "says follows", "aria-live": "polite" });
   const bars = make("div", { class: "bars" });
   const paint = (values, of) => {
     const shares = source.map((item) => item.positions.reduce((total, position) => total + values[position], 0));

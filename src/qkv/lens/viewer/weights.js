@@ -10,6 +10,7 @@ import { say, sayWith } from "./language.js";
 
 const MAX_CELLS = 6400; // of a table; a larger one is drawn as one picture
 const [CELL, HEADING] = [15, 130]; // least width of a cell, and width of the words beside the rows, in pixels
+const LONG = 14; // characters of a word that may be broken beside a row
 const LOOKS = { target: "While writing", read: "Having read", source: "Attending" };
 
 function table(weights, rows, columns, choose) {
@@ -17,7 +18,7 @@ function table(weights, rows, columns, choose) {
   const cells = [];
   const grid = make("table", { role: "grid", "aria-label": say("All weights") });
   const named = (item) => make("span", { class: item.mark ? "mark" : null }, item.text);
-  const heading = (item, scope) => make("th", { scope }, named(item));
+  const heading = (item, scope) => make("th", { scope, class: item.text.length > LONG ? "long" : null }, named(item));
   const corner = make("th", { scope: "col", class: "corner" }, say("from ↓ to →"));
   grid.append(make("thead", {}, make("tr", {}, corner, ...columns.map((item) => heading(item, "col")))));
   const body = rows.map((row, t) => {
