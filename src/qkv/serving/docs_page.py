@@ -18,18 +18,15 @@ HEAD = """<!doctype html>
 <link rel="stylesheet" href="page/docs.css"><script src="page/theme.js"></script>
 <script type="module" src="page/docs.js"></script>
 </head><body>
-<a class="skip" href="#main">Skip to the content</a>
+<a class="skip" href="#main" data-say>Skip to the content</a>
 <header><a class="brand" href="."><img src="page/icon.svg" alt="" width="28" height="28">qkv</a>
-<nav aria-label="Pages"><a href=".">Models</a><a href="docs" aria-current="page">API</a></nav>
-<button id="theme" type="button" role="switch" aria-checked="false" aria-label="Dark colours">
+<a class="place" href="." data-say>Models</a><a class="place" href="docs" aria-current="page" data-say>API</a>
+<button id="language" type="button"></button>
+<button id="theme" type="button" role="switch" aria-checked="false" aria-label="Dark colours" data-say-label>
 <span aria-hidden="true"></span></button>
 </header>
 """
-KEY = """<form id="{name}" class="card" data-key><label for="{name}-field">{label}</label><div class="row">
-<input id="{name}-field" name="key" type="password" autocomplete="off" spellcheck="false" required>
-<button type="submit" class="primary">Use it</button></div>
-<p class="hint">It stays in this tab until the tab is closed.</p></form>
-"""
+KEYS = {False: "qkv-key", True: "qkv-admin-key"}  # names of keys in the browser: of most requests, and of administrators' ones
 ADMIN = "/admin/"  # paths that need an administrator's key
 
 
@@ -39,17 +36,15 @@ def docs_page(openapi: dict[str, Any], examples: Mapping[str, Example], needs_ke
     endpoints = [(path, method, operation) for path, methods in openapi["paths"].items() for method, operation in methods.items()]
     lacking = [one for one in endpoints if one[0] in examples and examples[one[0]].fields is None]
     endpoints = [one for one in endpoints if one not in lacking]
-    sections = [_endpoint(*one, openapi["components"]["schemas"], examples.get(one[0])) for one in endpoints]
-    for_admins = [number for number, (path, *_) in enumerate(endpoints) if path.startswith(ADMIN)]
-    if for_admins:
-        sections.insert(for_admins[0], KEY.format(name="admin-key", label="These requests need an administrator's key"))
+    sections = [_endpoint(*one, openapi["components"]["schemas"], examples.get(one[0]), needs_key) for one in endpoints]
     return (
-        f'{HEAD.format(title=title)}<main id="main" class="docs" tabindex="-1"><h1>API</h1>'
-        f'<p class="lead">{about} Every request can be tried here, on this server. '
-        f'The same for programs: <a href="openapi.json">openapi.json</a>.</p>\n'
-        f"{KEY.format(name='key', label='This service needs a key') if needs_key else ''}"
-        f'{_index(endpoints)}<div class="endpoints">{"".join(sections)}{_lacking(lacking, examples)}{_errors(endpoints)}</div>\n'
-        "<noscript><p>Requests can be tried with JavaScript only.</p></noscript></main></body></html>\n"
+        f'{HEAD.format(title=title)}<div class="frame">{_index(endpoints)}<main id="main" class="docs" tabindex="-1"><h1>API</h1>'
+        f'<p class="lead"><span data-say>{about}</span> <span data-say>Every request can be tried here, on this server.</span> '
+        '<span data-say>The same for programs:</span> <a href="openapi.json">openapi.json</a></p>\n'
+        "<noscript><p>Requests can be tried with JavaScript only.</p></noscript>"
+        f'<div class="endpoints" lang="en">{"".join(sections)}{_lacking(lacking, examples)}{_errors(endpoints)}</div>'
+        "</main></div>\n"
+        "<footer data-say>All models run on this server. Nothing is sent elsewhere.</footer></body></html>\n"
     )
 
 
@@ -61,7 +56,7 @@ def _lacking(endpoints: list[Endpoint], examples: Mapping[str, Example]) -> str:
         f"<tr><th scope=row><code>{_breakable(path)}</code></th><td>serve {html.escape(examples[path].needs)}</td></tr>"
         for path, *_ in endpoints
     )
-    return f'<section class="card" id="lacking"><h2>What no model here can do</h2><table>{rows}</table></section>'
+    return f'<section class="card" id="lacking"><h2 data-say>What no model here can do</h2><table>{rows}</table></section>'
 
 
 def _errors(endpoints: list[Endpoint]) -> str:
@@ -72,7 +67,7 @@ def _errors(endpoints: list[Endpoint]) -> str:
         for status in sorted(known)
         if status >= "400"
     )
-    return f'<section class="card" id="errors"><h2>Errors</h2><table>{rows}</table></section>'
+    return f'<section class="card" id="errors"><h2 data-say>Errors</h2><table>{rows}</table></section>'
 
 
 def _index(endpoints: list[Endpoint]) -> str:
@@ -82,7 +77,7 @@ def _index(endpoints: list[Endpoint]) -> str:
         link = f'<li><a href="#{_anchor(path, method)}"><b>{method.upper()}</b><span>{_breakable(path)}</span></a></li>'
         groups.setdefault((operation.get("tags") or ["other"])[0], []).append(link)
     lists = "".join(f"<h2>{html.escape(name)}</h2><ul>{''.join(links)}</ul>" for name, links in groups.items())
-    return f'<nav class="index" aria-label="Endpoints">{lists}</nav>\n'
+    return f'<nav class="index" aria-label="Endpoints" data-say-label>{lists}</nav>\n'
 
 
 def _anchor(path: str, method: str) -> str:
@@ -99,24 +94,29 @@ def _breakable(path: str) -> str:
     return html.escape(path).replace("/", "/<wbr>")
 
 
-def _endpoint(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], example: Example | None) -> str:
+def _endpoint(
+    path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], example: Example | None, needs_key: bool
+) -> str:
     title = f"<h2><b>{method.upper()}</b> <code>{_breakable(path)}</code></h2>"
     lines = [f'<section class="card endpoint" id="{_anchor(path, method)}">{title}']
     lines.append(f"<p>{_text(operation.get('description') or operation.get('summary', ''))}</p>")
     body = operation.get("requestBody", {}).get("content", {})
-    lines.append(_form(path, method, body, schemas, example))
+    key = KEYS[path.startswith(ADMIN)] if needs_key or path.startswith(ADMIN) else ""
+    lines.append(_form(path, method, body, schemas, example, key))
     fields = []
     if body:
         media_types = " or ".join(f"<code>{html.escape(media_type)}</code>" for media_type in body)
-        fields.append(f"<h3>Request: {media_types}</h3>{_schema(next(iter(body.values()))['schema'], schemas)}")
+        described = _schema(next(iter(body.values()))["schema"], schemas)
+        fields.append(f"<h3><span data-say>Request</span> {media_types}</h3>{described}")
     for media_type, content in operation["responses"].get("200", {}).get("content", {}).items():
-        fields.append(f"<h3>Response: <code>{html.escape(media_type)}</code></h3>{_schema(content.get('schema', {}), schemas)}")
-    lines.append(f"<details><summary>Fields</summary>{''.join(fields)}</details>" if fields else "")
+        described = _schema(content.get("schema", {}), schemas)
+        fields.append(f"<h3><span data-say>Response</span> <code>{html.escape(media_type)}</code></h3>{described}")
+    lines.append(f"<details><summary data-say>Fields</summary>{''.join(fields)}</details>" if fields else "")
     return "".join(lines) + "</section>\n"
 
 
-def _form(path: str, method: str, body: dict[str, Any], schemas: dict[str, Any], example: Example | None) -> str:
-    """Return the form with which a request can be tried."""
+def _form(path: str, method: str, body: dict[str, Any], schemas: dict[str, Any], example: Example | None, key: str) -> str:
+    """Return the form with which a request can be tried; `key` names the key that it needs."""
     name, fields = _anchor(path, method), (example.fields or {}) if example is not None else {}
     hint = example.hint if example is not None else ""
     inputs = [_input(name, part, fields.get(part, ""), hint, "required") for part in re.findall(r"{(\w+)}", path)]
@@ -127,15 +127,19 @@ def _form(path: str, method: str, body: dict[str, Any], schemas: dict[str, Any],
     elif body:
         text = example.body if example is not None else json.dumps(_blank(body[JSON_BODY]["schema"], schemas), indent=2)
         inputs.append(
-            f'<div class="field"><label for="{name}-body">Body</label><textarea id="{name}-body" name="body" spellcheck="false" '
+            f'<div class="field"><label for="{name}-body" data-say>Body</label>'
+            f'<textarea id="{name}-body" name="body" spellcheck="false" '
             f'rows="{min(12, text.count(chr(10)) + 1)}">{html.escape(text)}</textarea></div>'
         )
     kind = "form" if FORM_BODY in body else "json" if body else "none"
+    attributes = f'data-method="{method.upper()}" data-path="{html.escape(path)}" data-body="{kind}" data-key="{key}"'
     return (
-        f'<form novalidate data-method="{method.upper()}" data-path="{html.escape(path)}" data-body="{kind}">{"".join(inputs)}'
-        '<div class="actions"><button type="submit" class="primary">Try</button>'
-        '<button type="button" class="curl">Copy as curl</button><span class="message" role="status"></span></div></form>'
-        '<div class="answer" hidden><p class="status" role="status"></p><pre tabindex="0" aria-label="Answer"></pre></div>'
+        f"<form novalidate {attributes}>{''.join(inputs)}"
+        '<div class="actions"><button type="submit" class="primary" data-say>Try</button>'
+        '<button type="button" class="curl" data-say>Copy as curl</button>'
+        '<span class="message" role="status"></span></div></form>'
+        '<div class="answer" hidden><p class="status" role="status"></p>'
+        '<pre tabindex="0" aria-label="Answer" data-say-label></pre></div>'
     )
 
 

@@ -1,27 +1,23 @@
 // The page of the API: each form sends its request, and shows the status and the answer as they come.
 
-import { authorization, hasKey, useKey } from "./api.js";
-import { make } from "./dom.js";
-import { bindTheme } from "./switch.js";
+import { make } from "../viewer/dom.js";
+import { say } from "../viewer/language.js";
+import { authorization, withKey } from "./keys.js";
+import { whole } from "./names.js";
+import { bindSwitches } from "./switch.js";
 
 const SHOWN = 20000; // characters of an answer
 
+bindSwitches();
 document.querySelectorAll("form[data-path]").forEach(bindForm);
-bindTheme(document.getElementById("theme"));
-document.querySelectorAll("form[data-key]").forEach(bindKey);
+addPicker(document.querySelector(".index"));
 
-/** The form for a key, there if the service needs it. */
-function bindKey(form) {
-  form.hidden = hasKey(`qkv-${form.id}`);
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    useKey(form.elements.key.value.trim(), `qkv-${form.id}`);
-    form.hidden = true;
-  });
+/** A field to choose an endpoint from, for narrow screens. */
+function addPicker(index) {
+  const options = [...index.querySelectorAll("a")].map((link) => make("option", { value: link.hash }, link.textContent.replace("/", " /")));
+  const select = make("select", { onchange: ({ target }) => (location.hash = target.value) }, ...options);
+  index.prepend(make("div", { class: "pickers" }, make("label", {}, make("span", {}, say("Endpoint")), select)));
 }
-
-/** The id of the form for the key that a request needs. */
-const keyOf = (form) => (form.dataset.path.startsWith("/admin/") ? "admin-key" : "key");
 
 function bindForm(form) {
   const button = form.querySelector(".primary");
@@ -35,37 +31,28 @@ function bindForm(form) {
     message.classList.toggle("error", Boolean(problem));
     if (problem) return undefined;
     running = new AbortController();
-    button.textContent = "Stop";
-    const status = await show(form.nextElementSibling, path, { ...options, signal: running.signal });
-    if (status === 401) askForKey(form, message);
+    button.textContent = say("Stop");
+    await show(form.nextElementSibling, path, { ...options, signal: running.signal }, form.dataset.key);
     running = null;
-    button.textContent = "Try";
+    button.textContent = say("Try");
     return undefined;
   });
   form.querySelector(".curl").addEventListener("click", async () => {
     message.classList.remove("error");
     try {
       await navigator.clipboard.writeText(curlOf(form));
-      message.textContent = "Copied.";
+      message.textContent = say("Copied.");
     } catch {
       message.textContent = curlOf(form);
     }
   });
 }
 
-/** Show the field for the key that a request lacks, and say where it is. */
-function askForKey(form, message) {
-  const keyForm = document.getElementById(keyOf(form));
-  if (!keyForm) return;
-  keyForm.hidden = false;
-  message.replaceChildren(make("a", { href: `#${keyForm.id}` }, "Give the key"), " and try again.");
-}
-
 /** What is missing in a form; undefined if nothing is. */
 function missing(form) {
   const empty = [...form.elements].find((one) => one.required && !one.value.trim());
   empty?.focus();
-  return empty && (empty.type === "file" ? "Choose a file first." : `Fill in ${empty.name} first.`);
+  return empty && (empty.type === "file" ? say("Choose a file first.") : say("Fill in {name} first.", { name: empty.name }));
 }
 
 /** The path, with its parameters filled in, and the options of fetch; or what is wrong with the form. */
@@ -73,14 +60,14 @@ function requestOf(form) {
   const { method, body } = form.dataset;
   const problem = missing(form);
   if (problem) return { problem };
-  const options = { method, headers: authorization(`qkv-${keyOf(form)}`) };
+  const options = { method, headers: {} };
   if (body === "json") {
     options.body = form.elements.body.value;
     options.headers["Content-Type"] = "application/json";
     try {
       JSON.parse(options.body);
     } catch (error) {
-      return { problem: `This is not JSON: ${error.message}` };
+      return { problem: say("This is not JSON: {reason}", { reason: error.message }) };
     }
   }
   if (body === "form") {
@@ -94,27 +81,27 @@ function pathOf(form) {
   return form.dataset.path.slice(1).replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(form.elements[name].value || name.toUpperCase()));
 }
 
-async function show(answer, path, options) {
+/** Send a request, with the key that it needs, and show the answer. */
+async function show(answer, path, options, key) {
   const status = answer.querySelector(".status");
   const place = answer.querySelector("pre");
   const started = performance.now();
   answer.hidden = false;
   status.className = "status";
-  status.textContent = "Waiting…";
+  status.textContent = say("Waiting…");
   place.textContent = "";
   const tell = (text) => (status.textContent = `${text}, ${Math.round(performance.now() - started)} ms`);
   try {
-    const response = await fetch(path, options);
+    const send = () => fetch(path, { ...options, headers: { ...options.headers, ...(key && authorization(key)) } });
+    const response = await (key ? withKey(send, key) : send());
     status.classList.toggle("failed", !response.ok);
     const name = `${response.status} ${response.statusText}`.trim();
     tell(name);
     await read(response, place);
     tell(name);
-    return response.status;
   } catch (error) {
     status.classList.add("failed");
-    tell(error.name === "AbortError" ? "Stopped" : "The server does not answer");
-    return 0;
+    tell(error.name === "AbortError" ? say("Stopped") : say("The server does not answer"));
   }
 }
 
@@ -123,8 +110,8 @@ async function read(response, place) {
   const type = response.headers.get("Content-Type") ?? "";
   place.parentElement.querySelector("a")?.remove();
   if (type.startsWith("application/octet-stream")) {
-    place.textContent = `${(await response.blob()).size.toLocaleString("en")} bytes`;
-    place.after(make("a", { href: response.url, download: "" }, "Download the file"));
+    place.textContent = say("{count} bytes", { count: whole((await response.blob()).size) });
+    place.after(make("a", { href: response.url, download: "" }, say("Download the file")));
     return;
   }
   if (!type.startsWith("text/event-stream")) {
@@ -147,7 +134,7 @@ async function read(response, place) {
 function offerDownload(text, place) {
   const url = /"translatedFileUrl": ?"([^"]+)"/.exec(text)?.[1];
   if (!url) return;
-  place.after(make("a", { href: new URL(url).pathname.slice(1), download: "" }, "Download the file"));
+  place.after(make("a", { href: new URL(url).pathname.slice(1), download: "" }, say("Download the file")));
   document.getElementById("get-download_file-name-name").value = decodeURIComponent(url.slice(url.lastIndexOf("/") + 1));
 }
 
@@ -160,14 +147,14 @@ function pretty(text) {
 }
 
 function shorten(text) {
-  return text.length > SHOWN ? `${text.slice(0, SHOWN)}\n… ${(text.length - SHOWN).toLocaleString("en")} characters more` : text;
+  return text.length > SHOWN ? `${text.slice(0, SHOWN)}\n… ${say("{count} characters more", { count: whole(text.length - SHOWN) })}` : text;
 }
 
 function curlOf(form) {
   const words = ["curl", new URL(pathOf(form), document.baseURI).href];
   const { method, body } = form.dataset;
   if (method !== (body === "none" ? "GET" : "POST")) words.splice(1, 0, `-X ${method}`);
-  if (hasKey(`qkv-${keyOf(form)}`) || document.getElementById(keyOf(form))) words.push("-H 'Authorization: Bearer KEY'");
+  if (form.dataset.key) words.push("-H 'Authorization: Bearer KEY'");
   if (form.dataset.body === "json") {
     words.push("-H 'Content-Type: application/json'", `-d '${compact(form.elements.body.value).replaceAll("'", "'\\''")}'`);
   }
