@@ -1,34 +1,11 @@
 // Requests to the server: JSON responses, streamed events, and error messages for people.
 
-const API_KEY = "qkv-key";
-const keys = {}; // by name: that of the API, and on its page that of an administrator
-
-export const hasKey = (name = API_KEY) => Boolean((keys[name] ??= stored(name)));
-
-/** The header with a key, if there is one. */
-export const authorization = (name = API_KEY) => (hasKey(name) ? { Authorization: `Bearer ${keys[name]}` } : {});
-
-/** Store a key until the tab is closed. */
-export function useKey(given, name = API_KEY) {
-  keys[name] = given;
-  try {
-    sessionStorage.setItem(name, given);
-  } catch {
-    // Storage is blocked: the key lasts until the page is left.
-  }
-}
-
-function stored(name) {
-  try {
-    return sessionStorage.getItem(name) ?? "";
-  } catch {
-    return "";
-  }
-}
+import { say } from "../viewer/language.js";
+import { authorization, withKey } from "./keys.js";
 
 /** A failed request, with a message for people. */
 export class ApiError extends Error {
-  constructor(message, status) {
+  constructor(message, status = 0) {
     super(message);
     this.status = status;
   }
@@ -50,10 +27,10 @@ export async function* events(path, body, signal) {
     const data = line.slice("data: ".length);
     if (data === "[DONE]") return;
     const event = JSON.parse(data);
-    if (event.error) throw new ApiError(sentence(event.error.message), 0);
+    if (event.error) throw new ApiError(sentence(event.error));
     yield event;
   }
-  throw new ApiError("The connection broke before the text was complete. Try again.", 0);
+  throw new ApiError(say("The connection broke before the text was complete. Try again."));
 }
 
 async function* lines(stream) {
@@ -74,8 +51,9 @@ function asJson(body, signal) {
 }
 
 async function send(path, options) {
-  const headers = { ...options.headers, ...authorization() };
-  const response = await checkConnection(fetch(path, { ...options, headers }));
+  const attempt = () => checkConnection(fetch(path, { ...options, headers: { ...options.headers, ...authorization() } }));
+  const response = await withKey(attempt);
+  if (options.signal?.aborted) throw options.signal.reason; // while the dialog for the key was open
   if (!response.ok) throw await errorOf(response);
   return response;
 }
@@ -85,26 +63,34 @@ async function checkConnection(pending) {
     return await pending;
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError("The server does not answer. Check that it is still running, then try again.", 0);
+    throw new ApiError(say("The server does not answer. Check that it is still running, then try again."));
   }
 }
 
 async function errorOf(response) {
   const { status } = response;
-  if (status === 401) return new ApiError("The server needs a key, and this one is missing or wrong.", status);
-  if (status === 429) return new ApiError(`The server is busy. Try again in ${seconds(response)}.`, status);
+  if (status === 401) return new ApiError(say("The server needs a key. Try again, and give it."), status);
+  if (status === 429) return new ApiError(say("The server is busy. Try again in {seconds} s.", { seconds: response.headers.get("Retry-After") || 1 }), status);
   const body = await response.json().catch(() => ({}));
-  const message = body.error?.message ?? body.error;
-  if (status < 500 && message) return new ApiError(sentence(message), status);
-  if (status === 503) return new ApiError("The server is stopping. Try again when it is back.", status);
-  return new ApiError("Something went wrong on the server; its log says where. Try again, or with another text.", status);
+  const error = typeof body.error === "object" ? body.error : { message: body.error, code: body.code };
+  if (status < 500 && error?.message) return new ApiError(sentence(error), status);
+  if (status === 503) return new ApiError(say("The server is stopping. Try again when it is back."), status);
+  return new ApiError(say("Something went wrong on the server; its log says where. Try again, or with another text."), status);
 }
 
-function seconds(response) {
-  const wait = Number(response.headers.get("Retry-After")) || 1;
-  return wait === 1 ? "a second" : `${wait} seconds`;
-}
+/** What each code means, for readers of other languages than the server's. */
+const CODES = {
+  text_too_long: "The text is too long for this server or model.",
+  time_limit: "The answer took too long. Send a shorter text, or try again later.",
+  unsuitable: "The model cannot use this text or these options.",
+  too_many_masks: "The text has too many blanks.",
+  too_many_marks: "A letter with so many marks on it cannot be read.",
+  invalid_value: "The server cannot use one of these values.",
+};
 
-function sentence(message) {
-  return message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
+/** An error of the server as a sentence: its own in English, with what its code means before it in another language. */
+function sentence({ message, code }) {
+  const own = message.charAt(0).toUpperCase() + message.slice(1) + (/[.!?]$/.test(message) ? "" : ".");
+  const meaning = CODES[code] ?? "";
+  return say(meaning) === meaning ? own : `${say(meaning)} (${own})`;
 }

@@ -1,15 +1,43 @@
-// Attention weights, drawn by the viewer.
+// Attention: all layers and heads, drawn by the viewer.
 
-import { show } from "../viewer/viewer.js";
+import { make } from "../viewer/dom.js";
+import { say } from "../viewer/language.js";
 import { post } from "./api.js";
+import { showView } from "./shown.js";
 
 const SECOND = {
-  translator: "Translation (optional; by default the model's own)",
+  translator: "Translation (optional; else the model's own)",
   encoder: "Second text (optional)",
   generator: "Continuation (optional)",
 };
+const TREE = '{"text": "good dogs", "heads": [2, 0]}'; // for models that read trees
 
-const EXAMPLE = '{"text": "good dogs", "heads": [2, 0]}'; // for models that read trees
+export const ATTENTION = {
+  id: "attention",
+  ability: "look",
+  name: "Attention",
+  lead: "How much each token takes from every other token, in each head of each layer.",
+  action: "Show",
+  busy: "Computing attention…",
+  fields: (model) => [
+    { name: "text", label: model.trees ? say("Text, such as {example}", { example: TREE }) : say("Text"), lang: model.languages?.[0] },
+    { name: "target", label: say(SECOND[model.kind] ?? "Second text (optional)"), lang: model.languages?.[1], optional: true },
+  ],
+  build: () => [make("div", { class: "card view" })],
+  async run(panel, values, signal) {
+    const attention = await post("look", lookRequest(panel.model, values), signal);
+    panel.show();
+    showView(panel, attention);
+  },
+};
+
+/** The body of a request for a text, perhaps with a second one. */
+export function lookRequest(model, values) {
+  const read = (given) => (model.trees ? withHeads(given) : { text: given });
+  const { text: target, heads } = read(values.target ?? "");
+  const more = target ? (heads ? { target, target_heads: heads } : { target }) : {};
+  return { model: model.id, ...read(values.text), ...more };
+}
 
 /** Read text and heads from a JSON object; anything else is sent unchanged, and the server explains the format. */
 function withHeads(given) {
@@ -21,35 +49,13 @@ function withHeads(given) {
   }
 }
 
-export function lookPanel(panel) {
-  const [first, second] = ["text", "target"].map((name) => panel.form.querySelector(`label[for=look-${name}]`));
-  const name = () => {
-    first.textContent = panel.model.trees ? `Text, such as ${EXAMPLE}` : "Text";
-    second.textContent = SECOND[panel.model.kind];
-  };
-  panel.select.addEventListener("change", name);
-  name();
-  panel.onSubmit(async (signal) => {
-    const read = (name) => (panel.model.trees ? withHeads(panel.text(name)) : { text: panel.text(name) });
-    const request = { model: panel.model.id, ...read("text") };
-    const { text: target, heads } = read("target");
-    const more = target ? (heads ? { target, target_heads: heads } : { target }) : {};
-    const attention = await post("look", { ...request, ...more }, signal);
-    panel.result.hidden = false;
-    show(panel.result.firstElementChild, attention);
-    return "Shown below.";
+/** A link to a model's attention on a text; nothing if the model has none to show. */
+export function attentionLink(panel, words, values) {
+  if (!panel.model.can.includes("look")) return null;
+  const link = make("a", { class: "to-look", href: "#" }, say(words));
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    panel.go("attention", values());
   });
-  document.addEventListener("look-at", ({ detail }) => {
-    panel.choose(detail.model);
-    panel.form.elements.text.value = detail.text;
-    panel.form.elements.target.value = detail.target;
-    panel.form.requestSubmit();
-  });
-}
-
-/** Let a link in another panel open this one with its text, if the model's attention can be shown. */
-export function offerLook(panel, model, text, target = "") {
-  const link = panel.section.querySelector(".to-look");
-  link.hidden = !model.can.includes("look");
-  link.onclick = () => document.dispatchEvent(new CustomEvent("look-at", { detail: { model: model.id, text, target } }));
+  return make("p", {}, link);
 }

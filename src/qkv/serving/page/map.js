@@ -1,6 +1,7 @@
 // A map of words: dots with labels where there is space.
 
-import { draw } from "./dom.js";
+import { draw } from "../viewer/dom.js";
+import { say } from "../viewer/language.js";
 
 const [HEIGHT, EDGE] = [500, 40];
 const [LETTER, LINE, GAP] = [10, 20, 9]; // width of a letter, height of a label, distance of a label from its dot
@@ -10,7 +11,7 @@ export function showMap(container, points, groups) {
   const width = container.clientWidth || HEIGHT;
   const own = new Set(groups.map((group) => group.word));
   const spots = fitted(points, width).sort((one, two) => own.has(two.word) - own.has(one.word));
-  const label = `A map of ${points.length} words: ${points.map((point) => point.word).join(", ")}`;
+  const label = say("A map of {count} words: {words}", { count: points.length, words: points.map((point) => point.word).join(", ") });
   const picture = draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
   const taken = spots.map(({ x, y }) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
   const marks = new Map(spots.map((spot) => [spot.word, mark(spot, groupOf(spot.word, groups), own.has(spot.word), width, taken)]));
@@ -20,7 +21,8 @@ export function showMap(container, points, groups) {
 }
 
 function groupOf(word, groups) {
-  return groups.findIndex((group) => group.word === word || group.found.some((one) => one.word === word));
+  const own = groups.findIndex((group) => group.word === word);
+  return own >= 0 ? own : groups.findIndex((group) => group.found.some((one) => one.word === word));
 }
 
 /** Scale points so that they fill the picture. */

@@ -1,92 +1,154 @@
-// Base of all panels: the choice of a model, progress messages and errors.
+// A panel: what one view of a model needs from a person, and its result.
+//
+// A view is a plain object. `fields(model)` names what a person fills in, `build(panel)` returns the elements of the result, and
+// `run(panel, values, signal)` asks the server and shows the answer; it may return a message.
 
+import { button, make } from "../viewer/dom.js";
+import { say } from "../viewer/language.js";
 import { ApiError } from "./api.js";
-import { make, rounded } from "./dom.js";
+import { describe } from "./describe.js";
+import { exampleRow } from "./examples.js";
+import { fieldElements, readField, writeField } from "./fields.js";
+import { Runner } from "./live.js";
 
-/** A panel of the page, and the models that have its ability. */
+const LONG = 1500; // characters of a text that is sent by a button only
+const SLOW = 2500; // ms of an answer, likewise
+
 export class Panel {
-  constructor(id, models) {
-    this.section = document.getElementById(id);
-    this.form = this.section.querySelector("form");
-    this.result = this.section.querySelector(".result");
-    this.models = models;
-    this.message = make("div", { className: "message", ariaLive: "polite" });
-    this.button = this.form.querySelector("button[type=submit]");
-    this.waiting = null;
-    this.form.querySelector(".actions").after(this.message);
-    this.form.prepend(this.chooser());
-    for (const area of this.form.querySelectorAll("textarea")) area.addEventListener("keydown", (event) => this.submitByKey(event));
+  /** `onChange(values, isStep)` is called when the values of the fields change. */
+  constructor(model, view, onChange) {
+    [this.model, this.view, this.onChange] = [model, view, onChange];
+    this.fields = view.fields(model);
+    this.see = ""; // state of the viewer, as in the address
+    this.shown = null; // the values that the result is for
+    this.isSlow = view.live === false;
+    this.runner = new Runner((signal) => this.attempt(signal), view.typing);
+    this.section = this.draw();
+    this.showLive();
   }
 
-  get model() {
-    return this.models.find((model) => model.id === this.select.value);
+  draw() {
+    const { id, name, lead, action } = this.view;
+    this.title = make("h1", { id: `${id}-title`, tabindex: "-1" }, say(name));
+    this.message = make("p", { class: "message", role: "status" });
+    this.button = make("button", { class: "primary run" }, say(action));
+    this.hint = make("span", { class: "hint live-hint" }, say("Follows what you type."));
+    const actions = make("div", { class: "actions" }, exampleRow(this), this.hint, ...(this.view.buttons?.(this) ?? []), this.button);
+    this.form = make("form", { novalidate: "" }, ...fieldElements(this), actions, this.message);
+    this.result = make("div", { class: "result", hidden: "" });
+    this.result.append(...this.view.build(this));
+    this.listen();
+    return make("section", { id, class: "panel-of-view", "aria-labelledby": this.title.id },
+      make("div", { class: "title" }, this.title, make("p", { class: "lead" }, say(lead))), describe(this.model), this.form, this.result);
   }
 
-  /** Return the text of a field without surrounding spaces. */
-  text(name) {
-    return this.form.elements[name].value.trim();
-  }
-
-  chooser() {
-    this.select = make("select", { name: "model" }, ...this.models.map((model) => make("option", { value: model.id }, model.id)));
-    const [only, facts] = [make("b", { hidden: this.models.length > 1 }, this.models[0].id), make("span", { className: "facts" })];
-    this.select.hidden = this.models.length === 1;
-    const showFacts = () => facts.replaceChildren(this.model.parameters ? `${rounded(this.model.parameters)} parameters` : "");
-    this.select.addEventListener("change", showFacts);
-    showFacts();
-    return make("label", { className: "model" }, make("span", {}, "Model"), this.select, only, facts);
-  }
-
-  choose(id) {
-    this.select.value = id;
-    this.select.dispatchEvent(new Event("change"));
-  }
-
-  submitByKey(event) {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      this.form.requestSubmit();
-    }
-  }
-
-  /** Run `work` whenever the form is submitted; abort the previous run if it is not finished. */
-  onSubmit(work) {
+  listen() {
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (this.text("text")) this.attempt(work);
-      else this.showError(new ApiError("The text has nothing but spaces. Write something first.", 0));
+      this.runNow();
+    });
+    this.form.addEventListener("input", () => {
+      this.onChange(this.values(), false);
+      this.showLive();
+      if (this.isLive()) this.runner.later();
+    });
+    this.form.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      this.runNow();
     });
   }
 
-  async attempt(work) {
-    this.stop();
-    const mine = (this.waiting = new AbortController());
-    this.say(this.form.dataset.busy);
+  /** The first field, which all panels have: most often the text. */
+  get first() {
+    return this.form.elements[this.fields[0].name];
+  }
+
+  /** What stands in the fields, without surrounding spaces, and the viewer's state. */
+  values() {
+    const given = this.fields.map((field) => [field.name, readField(this, field)]);
+    return { ...Object.fromEntries(given), see: this.see };
+  }
+
+  /** Fill in the fields; those without a value get their default. */
+  fill(values) {
+    for (const field of this.fields) writeField(this, field, values[field.name] ?? field.value ?? "");
+    this.see = values.see ?? "";
+    this.showLive();
+  }
+
+  isLive() {
+    return !this.isSlow && this.fields.reduce((sum, { name }) => sum + this.form.elements[name].value.length, 0) <= LONG;
+  }
+
+  showLive() {
+    this.form.classList.toggle("live", this.isLive());
+  }
+
+  /** Run for what stands in the fields, unless that is shown already. */
+  refresh() {
+    if (this.shown !== JSON.stringify({ ...this.values(), see: "" })) this.runner.now();
+  }
+
+  /** Run because a person asked for it: the result comes into sight. */
+  async runNow() {
+    this.isAsked = true;
+    if (document.activeElement === this.button) this.first.focus({ preventScroll: true });
+    return this.runner.now();
+  }
+
+  async attempt(signal) {
+    const [values, isAsked] = [this.values(), this.isAsked];
+    this.isAsked = false;
+    const missing = this.fields.find((field) => !field.optional && !values[field.name]);
+    if (missing) return isAsked ? this.showError(new ApiError(say(missing.missing ?? "The text has nothing but spaces. Write something first."))) : this.clear();
+    const started = performance.now();
     this.section.classList.add("busy"); // not aria-busy: screen readers would then skip the progress message
+    if (isAsked) this.tell(say(this.view.busy));
     try {
-      const message = await work(mine.signal);
-      if (mine === this.waiting) this.say(message ?? "");
+      const message = await this.view.run(this, values, signal);
+      this.shown = JSON.stringify({ ...values, see: "" });
+      this.tell(message ?? "");
+      if (isAsked) this.bringIntoSight();
     } catch (error) {
-      if (mine === this.waiting) this.showError(error);
+      this.showError(error);
     } finally {
-      if (mine === this.waiting) this.section.classList.remove("busy");
+      this.section.classList.remove("busy");
+      this.isSlow = this.view.live === false || (!this.view.typing?.stoppable && performance.now() - started > SLOW);
+      this.showLive();
     }
   }
 
-  stop() {
-    this.waiting?.abort();
+  /** Show the result: views call this when they have one. */
+  show() {
+    this.result.hidden = false;
   }
 
-  say(text) {
+  clear() {
+    this.shown = null;
+    this.result.hidden = true;
+    this.tell("");
+  }
+
+  bringIntoSight() {
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    const { top } = this.result.getBoundingClientRect();
+    if (this.result.hidden || top < innerHeight * 0.6) return;
+    this.form.scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+  }
+
+  tell(text) {
     this.message.classList.remove("error");
     this.message.replaceChildren(text);
   }
 
   showError(error) {
-    if (error.name === "AbortError") return this.say("Stopped.");
+    if (error.name === "AbortError") return this.tell(this.runner.again ? "" : say("Stopped."));
     if (error.status === undefined) console.error(error);
+    if (error.status === 429) this.isSlow = true;
     this.message.classList.add("error");
-    this.message.replaceChildren(error.status === undefined ? "Something went wrong on this page. Reload it and try again." : error.message);
-    if (error.status === 401) document.dispatchEvent(new CustomEvent("key-needed"));
+    this.message.replaceChildren(error.status === undefined ? say("Something went wrong on this page. Reload it and try again.") : error.message);
+    if (error.status === 401) this.message.append(" ", button({ onclick: () => this.runNow() }, say("Give the key")));
+    return undefined;
   }
 }

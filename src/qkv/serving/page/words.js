@@ -1,30 +1,46 @@
 // Words and their nearest neighbours, as lists and as a map.
 
+import { button, make } from "../viewer/dom.js";
+import { say } from "../viewer/language.js";
 import { post } from "./api.js";
-import { bar, make } from "./dom.js";
+import { bar } from "./bars.js";
 import { showMap } from "./map.js";
+import { signed } from "./names.js";
 
 const [MOST, TOP] = [6, 8]; // words at once, neighbours of each
 
-export function wordsPanel(panel) {
-  const [lists, map] = [".neighbours", ".map"].map((name) => panel.section.querySelector(name));
-  const goTo = (word) => {
-    panel.form.elements.text.value = word;
-    panel.form.requestSubmit();
-    panel.form.elements.text.focus();
-  };
-  panel.onSubmit(async (signal) => {
-    const words = [...new Set(panel.text("text").split(/[\s,;]+/).filter(Boolean))].slice(0, MOST);
+export const WORDS = {
+  id: "words",
+  ability: "neighbours",
+  name: "Neighbours",
+  lead: "Each word has a vector, learned from the contexts of the word. Words in similar contexts have similar vectors.",
+  action: "Compare",
+  busy: "Comparing…",
+  fields: () => [{ name: "text", kind: "line", label: say("Up to six words, with spaces between them") }],
+  examples: (own) => (own.length > 1 ? [{ text: own.map(({ text }) => text).join(" ") }, ...own] : own),
+  build(panel) {
+    panel.map = make("div", { class: "map" });
+    panel.lists = make("div", { class: "neighbours" });
+    const about = say("Your words and their nearest neighbours, projected to two dimensions. Words near each other are used alike, but the projection loses much.");
+    const title = make("h2", { id: "map-title" }, say("Map"));
+    return [
+      make("section", { class: "card", "aria-labelledby": "map-title" }, title, make("p", { class: "hint" }, about), panel.map),
+      make("p", { class: "hint" }, say("The nearest neighbours of each word, with their cosine similarity. Choose one to see its own neighbours.")),
+      panel.lists,
+    ];
+  },
+  async run(panel, { text }, signal) {
+    const words = [...new Set(text.split(/[\s,;，、；]+/).filter(Boolean))].slice(0, MOST);
     const model = panel.model.id;
-    const groups = await Promise.all(words.map((word) => neighboursOf(word, model, signal)));
+    const groups = [];
+    for (const word of words) groups.push(await neighboursOf(word, model, signal)); // one after the other, as every request
     const all = [...new Set(groups.flatMap((group) => [group.word, ...group.found.map((one) => one.word)]))];
     const { points } = await post("map", { model, words: all }, signal);
-    panel.result.hidden = false;
-    const light = showMap(map, points, groups);
-    lists.replaceChildren(...groups.map((group, number) => column(group, number, goTo, light)));
-    return "Shown below.";
-  });
-}
+    panel.show();
+    const light = showMap(panel.map, points, groups);
+    panel.lists.replaceChildren(...groups.map((group, number) => column(panel, group, number, light)));
+  },
+};
 
 /** Return a word's neighbours; for an unknown word return the reason, so that the others are still shown. */
 async function neighboursOf(word, model, signal) {
@@ -37,15 +53,23 @@ async function neighboursOf(word, model, signal) {
   }
 }
 
-function column({ word, found, reason }, number, goTo, light) {
+function goTo(panel, word) {
+  panel.fill({ text: word });
+  panel.onChange(panel.values(), true);
+  panel.runNow();
+  panel.first.focus();
+}
+
+function column(panel, { word, found, reason }, number, light) {
+  const most = Math.max(...found.map((one) => one.similarity), 0) || 1;
   const items = found.map((one) => {
-    const button = make("button", { type: "button", className: "guess", title: `Go to ${one.word}` });
-    button.append(make("span", { className: "word", dir: "auto" }, one.word), bar(one.similarity), make("span", { className: "score" }, one.similarity.toFixed(2)));
-    button.addEventListener("click", () => goTo(one.word));
-    for (const event of ["pointerenter", "focus"]) button.addEventListener(event, () => light(one.word));
-    for (const event of ["pointerleave", "blur"]) button.addEventListener(event, () => light(null));
-    return make("li", {}, button);
+    const score = make("span", { class: "score" }, signed(one.similarity));
+    const go = button({ class: "guess", title: say("Go to {word}", { word: one.word }), onclick: () => goTo(panel, one.word) },
+      make("span", { class: "word", dir: "auto" }, one.word), bar(one.similarity / most), score);
+    for (const event of ["pointerenter", "focus"]) go.addEventListener(event, () => light(one.word));
+    for (const event of ["pointerleave", "blur"]) go.addEventListener(event, () => light(null));
+    return make("li", {}, go);
   });
-  const body = reason ? make("p", { className: "hint" }, reason) : make("ol", { className: "guesses" }, ...items);
-  return make("section", { className: `card group-${number}` }, make("h2", { dir: "auto" }, word), body);
+  const body = reason ? make("p", { class: "hint" }, reason) : make("ol", { class: "guesses" }, ...items);
+  return make("section", { class: `card group-${number}` }, make("h2", { dir: "auto" }, word), body);
 }
