@@ -14,6 +14,7 @@ from qkv.data.labelled import BatchShape, LabelledBatches, in_order
 from qkv.folder.networks import trained_length_of
 from qkv.folder.run import check_texts, check_tokenizers, load_tokenizers, save_config, save_tokenizers
 from qkv.folder.start import load_start, read_start, trained_length
+from qkv.folder.summary import choose_examples
 from qkv.inference.prediction import compute_outputs
 from qkv.inference.spelling import add_unseen_words, tokenizer_for, with_spellings
 from qkv.jobs.final_weights import choose_weights
@@ -245,4 +246,8 @@ def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, vali
     held_out, name = (examples.test, "test") if examples.test else (examples.dev, "dev")
     scores = validator.score(held_out)
     scored_on = f"{name}, {len(held_out.examples):,} examples"
-    write_result(run, recipe, trainer, validator.progress, weights=which, scores=scores, name=name, scored_on=scored_on)
+    texts = [one.texts[0] if len(one.texts) == 1 else [*one.texts] for one in held_out.examples]
+    write_result(
+        run, recipe, trainer, validator.progress, weights=which, scores=scores, name=name, scored_on=scored_on,
+        trained_on=f"{len(examples.train.examples):,} examples", examples=choose_examples(texts),
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """The report and the result of a finished run."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +98,20 @@ def attention_picture(translator: Translator, source: list[int], target: list[in
 
 def write_result(
     run: Path, recipe: Recipe, trainer: Trainer, progress: Progress, *,
-    weights: str, scores: dict[str, float], name: str, scored_on: str,
+    weights: str, scores: dict[str, float], name: str, scored_on: str, trained_on: str | None = None, examples: Sequence[Any] = (),
 ) -> None:  # fmt: skip
-    """Write the scores of a finished run to its report and its result file, and show them; `name` is the scored text's."""
-    facts = run_facts(recipe, trainer, weights, scored_on)
+    """Write the scores of a finished run to its report and its result file, and show them; `name` is the scored text's.
+
+    `trained_on` counts what the run has learned from, and `examples` are some of the scored texts, for people to try.
+    """
+    facts = run_facts(recipe, trainer, weights, scored_on) | ({"trained on": trained_on} if trained_on else {})
     named = {key.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for key, value in scores.items()}
     rows = [{"figure": key, name: value} for key, value in named.items()]
     report = write_report(
         run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
     )
     with atomic_file(run / RESULT) as path:
-        path.write_text(json.dumps({**facts, "scores": scores}, indent=1))
+        path.write_text(json.dumps({**facts, "scores": scores, "examples": [*examples]}, indent=1))
     for key, value in named.items():
         progress.say(f"{name}: {key} {value}")
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")

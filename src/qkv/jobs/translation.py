@@ -22,6 +22,7 @@ from qkv.data.tokens import TokenPairs
 from qkv.decoding.config import DecodingConfig
 from qkv.folder.run import RESULT, WEIGHTS, read_run, read_source_statistics
 from qkv.folder.start import start_translator
+from qkv.folder.summary import choose_examples
 from qkv.inference.confidence import ConfidenceModel, require_texts_to_calibrate
 from qkv.inference.engines import OwnEngine
 from qkv.inference.evaluation import Evaluation, Sample, calibrate, describe_detected, evaluate
@@ -222,6 +223,7 @@ def finish(
     }
     name, found = next(iter(evaluations.items()))
     facts = run_facts(recipe, trainer, which, f"{name}, {len(found.sources):,} texts")
+    facts["trained on"] = f"{sum(map(len, data.train)):,} pairs"
     if data.detected_language is not None:
         facts["detected language"] = describe_detected(data.detected_language)
     rows = tabulate(run, data.held_out, evaluations) if len(evaluations) > 1 or recipe.start else []
@@ -231,6 +233,7 @@ def finish(
     report = write_run_report(run, facts, found, translator, data.reports, rows, confidence)
     with atomic_file(run / RESULT) as path:
         scores = {"scores": [vars(score) for score in found.scores], "held-out sets": rows}
+        scores["examples"] = choose_examples(found.sources)
         path.write_text(json.dumps({**facts, **scores}, indent=1))
     progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:

@@ -1,13 +1,14 @@
 """qkv's own endpoints: masked words, predictions, attention, neighbours of words, and the list of models."""
 
+import functools
 import math
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from qkv.serving import response_models
-from qkv.serving.registry import FILL, LOOK, MAP, NEIGHBOURS, PREDICT, ServedModel
+from qkv.serving.model_info import model_info
+from qkv.serving.registry import FILL, LOOK, MAP, NEIGHBOURS, PREDICT
 from qkv.serving.request_body import JSON, StrictBodyRoute
 from qkv.serving.request_models import FillRequest, LookRequest, MapRequest, NeighboursRequest, PredictRequest
 from qkv.serving.response_models import ERRORS
@@ -17,12 +18,13 @@ from qkv.serving.service import Service
 def native_router(service: Service) -> APIRouter:
     """Return the router of these endpoints."""
     router = APIRouter(tags=["qkv"], route_class=StrictBodyRoute)
+    infos = functools.cache(lambda: [model_info(model) for model in service.models.all])
 
     @router.get("/models", response_model=list[response_models.ModelInfo], responses=ERRORS)
     async def models(request: Request) -> JSONResponse:
-        """List the models and what each can do."""
+        """List the models: what each is and can do, how good it is, and texts to try it with."""
         service.admit(request)
-        return JSONResponse([_model_info(model) for model in service.models.all])
+        return JSONResponse(infos())
 
     @router.post("/fill", response_model=response_models.FillResponse, responses=ERRORS)
     async def fill(request: Request, body: FillRequest) -> JSONResponse:
@@ -70,16 +72,3 @@ def native_router(service: Service) -> APIRouter:
         return JSONResponse({"points": [{"word": word, "x": x, "y": y} for word, x, y in points], "missing": missing})
 
     return router
-
-
-def _model_info(model: ServedModel[Any]) -> dict[str, Any]:
-    handler = model.handler
-    return {
-        "id": model.name,
-        "kind": handler.kind,
-        "can": handler.abilities,
-        "languages": handler.languages and list(handler.languages),
-        "takes": handler.input_format,
-        "trees": handler.reads_trees,
-        "parameters": handler.parameters,
-    }

@@ -90,6 +90,19 @@ class FrontendSettings(BaseModel):
     supportedFilesFormat: list[str]
 
 
+class ModelDescription(BaseModel):
+    """What a model is and how good it is, in words and as facts; null where its run does not record them."""
+
+    text: str
+    architecture: str | None
+    task: str | None
+    trained_on: str | None
+    training_time: str | None
+    steps: str | None
+    scored_on: str | None
+    scores: dict[str, float]
+
+
 class ModelInfo(BaseModel):
     """A model; `parameters` is null where another program holds the weights (`--engine`, exported folders)."""
 
@@ -100,6 +113,8 @@ class ModelInfo(BaseModel):
     takes: Literal["text", "pair", "words", "question"] | None  # the input of a fine-tuned model
     trees: bool  # whether /look needs the heads of words
     parameters: int | None
+    description: ModelDescription
+    examples: list[str | list[str]]  # texts to try it with; of a fine-tuned model in the form that it takes
 
 
 class FilledWord(BaseModel):
