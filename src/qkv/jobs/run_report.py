@@ -98,7 +98,8 @@ def attention_picture(translator: Translator, source: list[int], target: list[in
 
 def write_result(
     run: Path, recipe: Recipe, trainer: Trainer, progress: Progress, *,
-    weights: str, scores: dict[str, float], name: str, scored_on: str, trained_on: str | None = None, examples: Sequence[Any] = (),
+    weights: str, scores: dict[str, float], name: str, scored_on: str,
+    trained_on: str | None = None, examples: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Write the scores of a finished run to its report and its result file, and show them; `name` is the scored text's.
 

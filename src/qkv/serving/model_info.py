@@ -28,7 +28,7 @@ LABELLED: dict[str | None, list[Any]] = {
 }
 NAMES = {"translator": "Translator", "encoder": "Encoder", "generator": "Language model", "infiller": "Text infiller"}
 PIECES = 3000  # of a vocabulary, whose first ones tell its script
-WORDS = slice(50, 1000)  # of word vectors: neither the most frequent ones, which are function words, nor rare ones
+WORDS = slice(300, 3000)  # of word vectors: neither the most frequent ones, which are function words, nor rare ones
 
 
 def model_info(model: ServedModel[Any]) -> dict[str, Any]:
