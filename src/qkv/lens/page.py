@@ -4,12 +4,14 @@ import base64
 import hashlib
 import html
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
 from qkv.lens.bundle import bundle
+from qkv.lens.packed_weights import pack_weights
 
 VIEWER = Path(__file__).parent / "viewer"
 START = 'QkvViewer.showPage(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
@@ -37,8 +39,8 @@ def render_page(view: dict[str, Any]) -> str:
             *(f"<style>{text}</style>" for text in styles),
             "</head>",
             "<body>",
-            '<main id="viewer"></main>',
-            f'<script id="view" type="application/json">{inline_json(view)}</script>',
+            f'<main id="viewer" data-made="{datetime.now(UTC).date().isoformat()}"></main>',
+            f'<script id="view" type="application/json">{inline_json(pack_weights(view))}</script>',
             *(f"<script>{text}</script>" for text in scripts),
             "</body>",
             "</html>",

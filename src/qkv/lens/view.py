@@ -17,9 +17,10 @@ from qkv.lens.page import notebook_frame, write_page
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.vectors.plot import pca_2d
 
-MAX_WEIGHTS = 2_000_000  # a page with more weights would be too large to open
+MAX_WEIGHTS = 3_000_000  # 12 layers of 12 heads on 144 tokens: a page of 8 MB
 MIN_LINK = 0.05  # share of a word's attention below which two words are not linked
 MAX_COLUMNS = 128  # columns of the position encodings; evenly chosen where there are more
+MAX_FILES = 3  # of the training data that are named
 NO_ATTENTION = (
     "this model has no attention to words that could be shown; a transformer has, an encoder other than an ELMo, a GPT, a "
     "convolution, and an rnn with model.attention"
@@ -68,6 +69,7 @@ class AttentionView:
     positions: Tensor | None  # (S, at most MAX_COLUMNS): the position encodings that are added to the embeddings
     points: dict[str, Tensor]  # for each text, (T, 2): its tokens' embeddings by PCA
     effects: HeadEffects | None = None  # what the model loses without each head, where it was measured
+    about: dict[str, str] | None = None  # run: its name; data: names of the files that it was trained on
 
     def json(self) -> dict[str, Any]:
         """Return everything as lists, strings and numbers, rounded to four digits."""
@@ -103,6 +105,7 @@ class AttentionView:
             "positions": None if self.positions is None else _rounded(self.positions),
             "points": {name: _rounded(points) for name, points in self.points.items()},
             "effects": self.effects and self.effects.json(),
+            "about": self.about,
         }
 
     def drop(self, pattern: HeadPattern) -> float | None:
@@ -159,7 +162,22 @@ def look(loaded: Inspectable, text: str, target: str | None = None) -> Attention
         _positions(inspector),
         _points(inspector),
         getattr(loaded, "head_effects", None),
+        about_run(loaded),
     )
+
+
+def about_run(loaded: Any) -> dict[str, str] | None:
+    """Return the name of a loaded run and what its recipe trained on; None for a model without a recipe."""
+    recipe = getattr(loaded, "recipe", None)
+    data = getattr(recipe, "data", None)
+    if data is None:
+        return None
+    files = [one if isinstance(one, str) else one.pairs or one.source for one in getattr(data, "train", None) or data.text]
+    names = ", ".join(Path(one).name for one in files[:MAX_FILES]) + (", ..." if len(files) > MAX_FILES else "")
+    languages = getattr(data, "languages", None)
+    folder = loaded.folder if hasattr(loaded, "folder") else None
+    known = {"run": folder and Path(folder).name, "data": names + (f" ({' → '.join(languages)})" if languages else "")}
+    return {name: value for name, value in known.items() if value}
 
 
 def word_alignment(maps: Sequence[AttentionMap], texts: dict[str, TokenizedText]) -> list[tuple[int, int, float]] | None:

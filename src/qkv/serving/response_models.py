@@ -154,6 +154,7 @@ class LookResponse(BaseModel):
     positions: list[list[float]] | None
     points: dict[str, list[list[float]]]
     effects: dict[str, Any] | None  # what the model loses without each head, where `qkv heads` has measured it
+    about: dict[str, str] | None  # run: name of the run; data: names of the files that it was trained on
 
 
 class NeighbourWord(BaseModel):

@@ -1,13 +1,17 @@
-// Word by word: lines between the words of a translation and of its source.
+// Word by word: lines between the words of a translation and of its source, which are broken into lines together.
 
-import { shade, wordLine } from "./chips.js";
-import { about, bold, draw, make } from "./dom.js";
+import { bandsOf } from "./bands.js";
+import { press, shade, wordChips } from "./chips.js";
+import { about, bold, draw, make, roving } from "./dom.js";
+import { figure } from "./figure.js";
 import { mean, percent } from "./numbers.js";
 import { firstUnit, gathered, itemsOf } from "./texts.js";
-import { say } from "./language.js";
+import { say, sayWith } from "./language.js";
 
 const DRAWN = 0.15; // least share of a word's attention for a line
 const LINKED = 0.05; // and for a line of the word under the pointer
+const LARGEST = 1.6; // how much larger the words of a short text are
+const GAP = 5; // between words, in pixels
 
 /** Links between items of both texts, [source, target, share of the target's attention], from the mean of all heads. */
 function linksOf(attention, sides) {
@@ -18,63 +22,79 @@ function linksOf(attention, sides) {
   });
 }
 
-export function alignmentPanel(attention, state) {
-  const box = make("div", { class: "alignment" });
+export function alignmentPanel(attention, state, controls = []) {
   const sides = ["source", "target"].map((side) => itemsOf(attention, side, state.unit).filter((item) => !item.mark));
-  const links = linksOf(attention, sides);
+  const says = make("p", { class: "says follows", "aria-live": "polite" });
+  const picture = make("div", { class: "alignment" });
+  const drawing = alignment(picture, sides, linksOf(attention, sides), says);
+  new ResizeObserver(drawing.fit).observe(picture);
+  const told = say("Which words of the source the model attended to while it wrote each word. Point at a word: the thicker a line, the more attention.");
+  const legend = say("In each pair of lines the source is above and the translation below. Lines are drawn from a share of {share} on; a line to a word in another pair of lines appears when one of its words is chosen.", { share: percent(DRAWN) });
+  return make("div", {}, about(told), figure({ title: say("Word by word"), controls, picture: make("div", {}, picture, says), legend, name: "word-by-word" }));
+}
+
+function alignment(box, sides, links, says) {
   const lines = draw("svg", { "aria-hidden": "true" });
-  const says = make("p", { class: "says", "aria-live": "polite" });
-  let active = null;
-  const choose = (side, word) => {
+  const chips = sides.map((items, side) => wordChips(items, (word) => choose(side, word)));
+  const labels = [say("Source: choose a word"), say("Translation: choose a word")];
+  let [active, bands, width] = [null, [], 0];
+
+  function choose(side, word) {
     active = [side, word];
     const found = links.filter((link) => link[side] === word).sort((a, b) => b[2] - a[2]);
-    rows.forEach((row, n) =>
-      row.chips.forEach((one, m) => {
-        shade(one, 0);
-        one.setAttribute("aria-pressed", String(n === side && m === word));
-      }),
-    );
-    found.forEach((link) => shade(rows[1 - side].chips[link[1 - side]], link[2] / found[0][2]));
+    chips.forEach((list, n) => {
+      list.forEach((one) => shade(one, 0));
+      press(list, n === side ? word : null);
+    });
+    found.forEach((link) => shade(chips[1 - side][link[1 - side]], link[2] / found[0][2]));
     const others = found.slice(0, 4).map((link) => `${sides[1 - side][link[1 - side]].text} ${percent(link[2])}`);
-    const said = side ? " attended to: " : " was attended to by: ";
-    says.replaceChildren(bold(sides[side][word].text), said + (others.join(", ") || "no word in particular"));
+    const values = { word: bold(sides[side][word].text), words: others.join(", ") || say("no word in particular") };
+    says.replaceChildren(...sayWith(side ? "{word} attended to: {words}" : "{word} was attended to by: {words}", values));
     join();
-  };
-  const rows = sides.map((items, side) =>
-    wordLine(items, side ? "Translation: choose a word" : "Source: choose a word", (n) => choose(side, n)),
-  );
-  const end = (one, first, frame, down) => {
-    const r = one.getBoundingClientRect();
-    if (down) return [(first ? r.right : r.left) - frame.left, r.top + r.height / 2 - frame.top];
-    return [r.left + r.width / 2 - frame.left, (first ? r.bottom : r.top) - frame.top];
-  };
-  const join = () => {
+  }
+
+  /** Draw the lines between the words where they now are. */
+  function join() {
     const frame = box.getBoundingClientRect();
-    const down = box.classList.contains("down");
+    const bandOf = [0, 1].map((side) => (word) => bands.findIndex((band) => band[2 * side] <= word && word < band[2 * side + 1]));
+    const lit = (link) => active !== null && link[active[0]] === active[1];
+    const near = (link) => bandOf[0](link[0]) === bandOf[1](link[1]);
     lines.setAttribute("width", frame.width);
     lines.setAttribute("height", frame.height);
-    const lit = (link) => active !== null && link[active[0]] === active[1];
-    const paths = links.filter((link) => lit(link) || link[2] >= DRAWN).map((link) => {
-      const [a, b] = end(rows[0].chips[link[0]], true, frame, down);
-      const [c, d] = end(rows[1].chips[link[1]], false, frame, down);
-      const bend = down ? `${(a + c) / 2} ${b} ${(a + c) / 2} ${d}` : `${a} ${(b + d) / 2} ${c} ${(b + d) / 2}`;
-      const faded = active !== null && !lit(link);
-      const width = (0.5 + 5 * link[2]).toFixed(2);
-      const opacity = faded ? 0.12 : (0.2 + 0.8 * link[2]).toFixed(2);
-      return draw("path", { d: `M${a} ${b}C${bend} ${c} ${d}`, "stroke-width": width, "stroke-opacity": opacity });
-    });
-    lines.replaceChildren(...paths);
-  };
-  const fit = () => {
-    box.classList.remove("down");
-    box.classList.toggle("down", rows.some((row) => row.line.scrollWidth > row.line.clientWidth + 1));
+    const shown = links.filter((link) => lit(link) || (link[2] >= DRAWN && near(link)));
+    lines.replaceChildren(...shown.map((link) => line(link, frame, active !== null && !lit(link))));
+  }
+
+  function line([source, target, share], frame, faded) {
+    const [one, other] = [chips[0][source], chips[1][target]].map((chip) => chip.getBoundingClientRect());
+    const upwards = other.top < one.top;
+    const [x, y] = [one.left + one.width / 2 - frame.left, (upwards ? one.top : one.bottom) - frame.top];
+    const [u, v] = [other.left + other.width / 2 - frame.left, (upwards ? other.bottom : other.top) - frame.top];
+    const d = `M${x} ${y}C${x} ${(y + v) / 2} ${u} ${(y + v) / 2} ${u} ${v}`;
+    const opacity = faded ? 0.12 : (0.3 + 0.7 * share).toFixed(2);
+    return draw("path", { d, "stroke-width": (0.75 + 5 * share).toFixed(2), "stroke-opacity": opacity });
+  }
+
+  /** Break both texts into lines that fit. */
+  function fit() {
+    if (box.clientWidth === width || !box.clientWidth) return;
+    width = box.clientWidth;
+    const held = document.activeElement;
+    box.style.setProperty("--scale", 1);
+    box.replaceChildren(make("div", { class: "measure" }, ...chips.flat()));
+    const widths = chips.map((list) => list.map((chip) => chip.getBoundingClientRect().width + GAP));
+    const longest = Math.max(...widths.map((list) => list.reduce((a, b) => a + b, 0)));
+    box.style.setProperty("--scale", Math.max(1, Math.min(LARGEST, (width - 1) / longest)).toFixed(3));
+    bands = bandsOf(widths, links, width + GAP);
+    const part = (side, [first, end]) =>
+      end > first ? make("div", { class: "line", role: "group", "aria-label": labels[side] }, ...chips[side].slice(first, end)) : null;
+    box.replaceChildren(lines, ...bands.map((band) => make("div", { class: "band" }, part(0, band.slice(0, 2)), part(1, band.slice(2)))));
+    if (box.contains(held)) held.focus();
     join();
-  };
-  box.append(rows[0].line, lines, rows[1].line);
-  new ResizeObserver(fit).observe(box);
-  return make("div", {}, about(
-      say("Which words of the source the model attended to while it wrote each word. Point at a word: the thicker a line, the more attention."),
-    ), box, says);
+  }
+
+  chips.forEach((list) => roving(box, list));
+  return { fit };
 }
 
 /** The words of a translation and of its source alone, with the lines between them. */

@@ -2,7 +2,7 @@
 
 const CHANNELS = /^(rgba?|color)\(\s*(srgb\s+)?([^)]+)\)$/;
 
-/** A computed colour as [hexadecimal colour, opacity]; null for none, for a reference such as url(#name) and for what is no colour. */
+/** A computed colour as [hexadecimal colour, opacity]; null for “none” and for references to gradients. */
 export function literal(colour) {
   const [, form, , inside] = CHANNELS.exec(colour) || [];
   if (!form) return null;

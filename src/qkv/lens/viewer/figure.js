@@ -22,7 +22,7 @@ export function figure({ title, controls = [], picture, legend = null, name }) {
   return make(
     "figure",
     { class: "qkv-figure", "aria-label": title },
-    make("div", { class: "qkv-figure-head" }, make("h3", {}, title), tools),
+    make("div", { class: "qkv-figure-head" }, make("h2", {}, title), tools),
     controls.length ? make("div", { class: "qkv-figure-controls" }, ...controls) : null,
     make("div", { class: "qkv-figure-picture" }, picture),
     legend ? make("figcaption", {}, legend) : null,

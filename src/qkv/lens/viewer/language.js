@@ -12,9 +12,18 @@ export function language() {
   return known || "en";
 }
 
+function inLanguage(text) {
+  const table = TABLES[language()];
+  return table && Object.hasOwn(table, text) ? table[text] : text;
+}
+
 /** Return a text in the reader's language; {name} in it becomes values.name. */
 export function say(text, values = {}) {
-  const table = TABLES[language()];
-  const found = (table && table[text]) || text;
-  return found.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? values[name] : whole));
+  return inLanguage(text).replace(/\{(\w+)\}/g, (whole, name) => (Object.hasOwn(values, name) ? values[name] : whole));
+}
+
+/** Return a text in the reader's language as a list of texts and elements; {name} in it becomes the element values.name. */
+export function sayWith(text, values) {
+  const parts = inLanguage(text).split(/\{(\w+)\}/);
+  return parts.map((part, n) => (n % 2 ? values[part] ?? `{${part}}` : part)).filter((part) => part !== "");
 }

@@ -1,5 +1,6 @@
 // Names of the parts of a model and of head patterns.
 
+import { say } from "./language.js";
 import { capital } from "./numbers.js";
 
 const PATTERNS = {
@@ -11,6 +12,9 @@ const PATTERNS = {
   "in order": "In order",
   "same word": "The same word",
   repeated: "Repetition",
+  punctuation: "Punctuation",
+  induction: "Induction",
+  everywhere: "Everywhere",
 };
 
 const TRANSLATOR = {
@@ -20,10 +24,10 @@ const TRANSLATOR = {
 };
 
 export function partName(attention, part) {
-  if (part === "rollout") return "Through all layers";
-  if (attention.kind === "generator") return "Looking back";
-  if (attention.kind === "encoder") return "Within the text";
-  return TRANSLATOR[part];
+  if (part === "rollout") return say("Through all layers");
+  if (attention.kind === "generator") return say("Looking back");
+  if (attention.kind === "encoder") return say("Within the text");
+  return say(TRANSLATOR[part]);
 }
 
-export const patternName = (pattern) => PATTERNS[pattern] || capital(pattern);
+export const patternName = (pattern) => (Object.hasOwn(PATTERNS, pattern) ? say(PATTERNS[pattern]) : capital(say(pattern)));

@@ -1,6 +1,8 @@
-// Heads that follow a known pattern.
+// Heads that follow a known pattern, and what the model loses without them.
 
 import { about, button, make } from "./dom.js";
+import { dropOf, howToMeasure, signed } from "./effects.js";
+import { figure } from "./figure.js";
 import { percent } from "./numbers.js";
 import { partName, patternName } from "./parts.js";
 import { say } from "./language.js";
@@ -11,27 +13,47 @@ export function patternsPanel(attention, show) {
   const panel = make("div", {}, about(
       say("Some heads follow one simple pattern. These were found in this text; the number is the share of the head's attention that follows it."),
     ));
+  if (attention.effects) {
+    const { figure: of, score, texts } = attention.effects;
+    panel.append(about(say("The last column has the change of the score ({figure}, {score} with all heads, on {texts} texts) without the head: below 0 the model needs it.", { figure: say(of), score: score.toFixed(4), texts })));
+  } else panel.append(about(howToMeasure()));
   const kinds = [...new Set(attention.patterns.map((pattern) => pattern.pattern))];
-  for (const kind of kinds) {
-    const found = attention.patterns.filter((pattern) => pattern.pattern === kind);
-    const heads = found.map((pattern) => headLink(attention, pattern, show));
-    const about = make("p", { class: "about" }, found[0].says);
-    const section = make("section", { class: "patterns" }, make("h3", {}, patternName(kind)), about);
-    section.append(make("div", { class: "line" }, ...heads.slice(0, SHOWN)));
-    const more = heads.slice(SHOWN);
-    const label = make("summary", {}, `and ${more.length} more`);
-    if (more.length) section.append(make("details", {}, label, make("div", { class: "line" }, ...more)));
-    panel.append(section);
+  if (!kinds.length) {
+    panel.append(make("p", {}, say("No head follows a known pattern. A longer text shows more.")));
+    return panel;
   }
-  if (!kinds.length) panel.append(make("p", {}, "No head follows a known pattern. A longer text shows more."));
+  const drops = attention.patterns.map((pattern) => Math.abs(dropOf(attention, pattern.map, pattern.head) || 0));
+  const most = Math.max(...drops) || 1;
+  const picture = make("div", {}, ...kinds.map((kind) => section(attention, kind, most, show)));
+  panel.append(figure({ title: say("Head patterns"), picture, name: "head-patterns" }));
   return panel;
 }
 
-function headLink(attention, pattern, show) {
+function section(attention, kind, most, show) {
+  const found = attention.patterns.filter((pattern) => pattern.pattern === kind);
+  const lines = found.map((pattern) => headLine(attention, pattern, most, show));
+  const heading = make("h3", {}, patternName(kind));
+  const more = lines.slice(SHOWN);
+  const rest = more.length
+    ? make("details", {}, make("summary", {}, say("and {count} more", { count: more.length })), make("div", {}, ...more))
+    : null;
+  return make("section", { class: "patterns" }, heading, about(say(found[0].says)), ...lines.slice(0, SHOWN), rest);
+}
+
+function headLine(attention, pattern, most, show) {
   const one = attention.maps.find((map) => map.name === pattern.map);
-  const where = attention.kind === "translator" ? `${partName(attention, one.part)}, layer ` : "Layer ";
-  const link = button({ class: "plain share", onclick: () => show(one, pattern.head) });
-  link.append(`${where}${one.layer + 1}, head ${pattern.head + 1} `, make("span", { class: "number" }, percent(pattern.score)));
-  link.style.setProperty("--share", pattern.score.toFixed(3));
-  return link;
+  const where = attention.kind === "translator" ? `${partName(attention, one.part)}: ` : "";
+  const name = where + say("Layer {layer}, head {head}", { layer: one.layer + 1, head: pattern.head + 1 });
+  const drop = dropOf(attention, pattern.map, pattern.head);
+  const line = make("div", { class: drop === null ? "pattern-line" : "pattern-line measured" });
+  line.append(button({ class: "plain", onclick: () => show(one, pattern.head) }, name), bar(pattern.score), make("span", { class: "number" }, percent(pattern.score)));
+  if (drop !== null) line.append(bar(Math.abs(drop) / most, drop > 0), make("span", { class: "number" }, signed(-drop)));
+  return line;
+}
+
+/** A bar for a share from 0 to 1; the number stands beside it. */
+function bar(share, against) {
+  const inner = make("span", { class: against ? "against" : null });
+  inner.style.setProperty("--share", share.toFixed(3));
+  return make("span", { class: "meter", "aria-hidden": "true" }, inner);
 }

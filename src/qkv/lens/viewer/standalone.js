@@ -13,14 +13,20 @@ const MARGIN = 12; // around a picture, in pixels
 
 /** The text of an SVG file with what the reader sees in an element: an SVG, or boxes, texts and canvases. */
 export function standaloneSvg(element, title) {
+  element.classList.add("qkv-saving"); // what follows the reader's scrolling goes back to its place
+  const file = svgOf(element, title);
+  element.classList.remove("qkv-saving");
+  return new XMLSerializer().serializeToString(file);
+}
+
+function svgOf(element, title) {
   const frame = element.getBoundingClientRect();
   const [width, height] = [Math.max(frame.width, element.scrollWidth), Math.max(frame.height, element.scrollHeight)];
   const from = { left: frame.left - MARGIN, top: frame.top - MARGIN };
   const box = [width + 2 * MARGIN, height + 2 * MARGIN].map(Math.ceil);
   const paper = draw("rect", { width: "100%", height: "100%", fill: backgroundOf(element)[0] });
   const attributes = { width: box[0], height: box[1], viewBox: `0 0 ${box[0]} ${box[1]}` };
-  const file = draw("svg", attributes, draw("title", {}, title), paper, ...drawn(element, from));
-  return new XMLSerializer().serializeToString(file);
+  return draw("svg", attributes, draw("title", {}, title), paper, ...drawn(element, from));
 }
 
 /** The first colour behind an element that is not transparent. */
@@ -52,7 +58,6 @@ function svgCopy(svg, place) {
   const [own, copies] = [svg, copy].map((one) => [one, ...one.querySelectorAll("*")]);
   own.forEach((one, n) => writeStyle(copies[n], getComputedStyle(one)));
   for (const [name, value] of Object.entries(place)) copy.setAttribute(name, value);
-  copy.removeAttribute("class");
   return copy;
 }
 
@@ -65,10 +70,11 @@ function writeStyle(copy, style) {
     if (found) copy.setAttribute(opacity, found[1] * parseFloat(style.getPropertyValue(opacity) || 1));
   }
   for (const name of KEPT) copy.setAttribute(name, style.getPropertyValue(name));
-  copy.removeAttribute("style");
+  for (const name of ["style", "class"]) copy.removeAttribute(name);
 }
 
 function imageOf(canvas, place) {
+  if (canvas.paint) canvas.paint(); // it may not have been on the screen yet
   return draw("image", { ...place, href: canvas.toDataURL(), preserveAspectRatio: "none", "image-rendering": "pixelated" });
 }
 

@@ -1,6 +1,6 @@
 // Tokens and words of the texts of a view.
 
-import { words } from "./dom.js";
+import { say } from "./language.js";
 import { MIN_SHARE, mean, percent } from "./numbers.js";
 
 export const MARKS = {
@@ -31,8 +31,11 @@ export function itemsOf(attention, side, unit) {
   return list;
 }
 
+const areTokens = (items, count) => items.length === count && items.every((item, n) => item.positions.length === 1 && item.positions[0] === n);
+
 /** Weights between items: the sum over the attended tokens, the mean over the attending ones. */
 export function gathered(matrix, rows, columns) {
+  if (areTokens(rows, matrix.length) && areTokens(columns, matrix[0].length)) return matrix;
   return rows.map((row) =>
     columns.map((column) => {
       let sum = 0;
@@ -55,7 +58,7 @@ export const firstUnit = (attention) => (inPieces(attention) && attention.words.
 export function topItems(items, weights) {
   const best = items.map((item, n) => [item.text, weights[n]]).filter(([, weight]) => weight >= MIN_SHARE);
   best.sort((a, b) => b[1] - a[1]);
-  return best.slice(0, 4).map(([text, weight]) => `${text} ${percent(weight)}`).join(", ") || "nothing in particular";
+  return best.slice(0, 4).map(([text, weight]) => `${text} ${percent(weight)}`).join(", ") || say("nothing in particular");
 }
 
 const CLOSES = /^[.,;:!?…)\]}%”»。，、！？：；）」]/;
