@@ -1,0 +1,51 @@
+"""The search of step 6 as a picture: the beginnings that were kept in each step, and the way of the output."""
+
+import math
+from typing import Any
+
+from qkv.lens.lesson.texts import bare, say
+from qkv.lens.steps import Node, SearchView
+
+COLUMNS = 4  # beginnings that are drawn side by side; the output's is always among them
+
+
+def written_tokens(search: SearchView) -> list[tuple[str, float]]:
+    """Return the tokens of the output, each with its probability after those before it."""
+    nodes = [node for node in search.nodes if node.best][1:]
+    return [(_name(search, node), math.exp(node.logprob)) for node in nodes]
+
+
+def search_picture(search: SearchView, after: str | None) -> dict[str, Any]:
+    """Return the picture: a row for each step, with the kept tokens best first, each below the one that it continues."""
+    rows: list[list[dict[str, Any]]] = []
+    shown: dict[int, tuple[int, int]] = {0: (-1, 0)}
+    for number in range(len(search.steps)):
+        kept = sorted((node for node in search.nodes if node.step == number and node.kept), key=lambda node: -node.score)
+        kept = [node for node in kept if node.parent in shown]
+        chosen = sorted(kept, key=lambda node: not node.best)[:COLUMNS]
+        row = [node for node in kept if node in chosen]
+        shown.update({node.id: (number, column) for column, node in enumerate(row)})
+        rows.append([_node(search, node, shown[node.parent or 0][1]) for node in row])
+        if any(node.best and node.status == "ended" for node in row):
+            break
+    return {
+        "kind": "search",
+        "name": "search",
+        "title": say("The search, step by step").json(),
+        "rows": [row for row in rows if row],
+        "after": after,
+    }
+
+
+def _node(search: SearchView, node: Node, parent: int) -> dict[str, Any]:
+    return {
+        "token": _name(search, node),
+        "parent": parent,  # its column in the row above
+        "best": node.best,
+        "ended": node.status == "ended",
+        "probability": round(math.exp(node.logprob), 4),
+    }
+
+
+def _name(search: SearchView, node: Node) -> str:
+    return bare(search.writing.tokenizer.pieces([node.token])[0])
