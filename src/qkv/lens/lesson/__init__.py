@@ -11,7 +11,8 @@ from qkv.lens.lesson.inputs import head_step, vectors_step
 from qkv.lens.lesson.material import Material
 from qkv.lens.lesson.outputs import layers_step, output_step
 from qkv.lens.lesson.page import render_lesson
-from qkv.lens.lesson.scores import scores_step, sum_step
+from qkv.lens.lesson.scores import scores_step
+from qkv.lens.lesson.sums import sum_step
 from qkv.lens.page import write_page
 
 STEPS = (vectors_step, head_step, scores_step, sum_step, layers_step, output_step)

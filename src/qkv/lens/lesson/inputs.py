@@ -8,6 +8,7 @@ from qkv.lens.arithmetic.steps import Step
 from qkv.lens.inspectors import CROSS
 from qkv.lens.lesson.material import Material
 from qkv.lens.lesson.texts import (
+    FIRST,
     LessonQuestion,
     LessonStep,
     LessonText,
@@ -15,8 +16,10 @@ from qkv.lens.lesson.texts import (
     ask_number,
     bare,
     distinct,
+    picture,
     say,
     shown,
+    signed,
     vector_row,
     vectors_picture,
 )
@@ -38,12 +41,12 @@ def vectors_step(material: Material) -> LessonStep:
     token = bare(material.first.reads)
     source = material.first.texts["source"]
     says = [
-        say("The model cannot read letters. A tokenizer cuts the sentence into tokens: words, or pieces of rare words."),
         say(
-            "Each token of the vocabulary has a vector that the model learned, here of {width} numbers. The picture shows the "
-            "first {first} numbers of “{token}”.",
-            width=len(e), first=min(8, len(e)), token=token,
-        ),
+            "Each token of the vocabulary has a vector e that the model learned, here of {width} numbers. "
+                    "The picture shows the "
+            "first {first} of “{token}”.",
+            width=len(e), first=min(FIRST, len(e)), token=token,
+        )
     ]  # fmt: skip
     questions = []
     if "scale_embedding" in steps:
@@ -53,15 +56,16 @@ def vectors_step(material: Material) -> LessonStep:
         questions += [_same_vector(token), _position_sum(steps)]
     else:
         questions.append(_where_positions_enter(next(name for name in steps if name in WHERE)))
-    tokens = {
-        "kind": "tokens",
-        "name": "tokens",
-        "title": say("The sentence as the model reads it").json(),
-        "tokens": [{"text": bare(one), "mark": source.word_ids[n] is None} for n, one in enumerate(source.tokens)],
-        "chosen": material.first.position if material.first.reads in source.tokens else None,
-    }
-    vectors = vectors_picture("vector", say("The vector of “{token}”", token=token), _input_rows(steps, bool(questions)))
-    return LessonStep("vectors", say("Words become vectors"), says, [tokens, vectors], questions)
+    tokens = picture(
+        "tokens",
+        "tokens",
+        say("The sentence as the model reads it"),
+        [say("The model cannot read letters. A tokenizer cuts the sentence into tokens: words, or pieces of rare words.")],
+        tokens=[{"text": bare(one), "mark": source.word_ids[n] is None} for n, one in enumerate(source.tokens)],
+        chosen=material.first.position if material.first.reads in source.tokens else None,
+    )
+    vectors = vectors_picture("vector", say("The vector of “{token}”", token=token), _input_rows(steps, bool(questions)), says)
+    return LessonStep("vectors", say("Words become vectors"), [tokens, vectors], questions)
 
 
 def _input_rows(steps: dict[str, Step], asked: bool) -> list[dict[str, Any]]:
@@ -95,7 +99,7 @@ def _same_vector(token: str) -> LessonQuestion:
 def _position_sum(steps: dict[str, Step]) -> LessonQuestion:
     x, p = steps["position_added"]["x"], steps["position_added"]["position"]
     before = float(x[0] - p[0])
-    values = {"a": shown(before), "b": shown(float(p[0]))}
+    values = {"a": shown(before), "b": signed(float(p[0]))}
     return ask_number(
         "position",
         say("The first number of x is the sum of {a} and {b}. What is it?", **values),
@@ -140,10 +144,22 @@ def head_step(material: Material) -> LessonStep:
         questions.append(_first_product(names[best], q, k[best]))
     rows = [vector_row("q", q, bare(material.head.reads), after="width" if split else None)]
     rows += [vector_row("k", k[n], names[n]) for n in few] + [vector_row("v", v[n], names[n]) for n in few]
-    title = say("Query, keys and values: the first {first} numbers of each", first=min(8, len(q)))
-    return LessonStep(
-        "head", say("Queries, keys and values"), _head_says(material), [vectors_picture("qkv", title, rows)], questions
-    )
+    title = say("Query, keys and values: the first {first} numbers of each", first=min(FIRST, len(q)))
+    who, *how = _head_says(material)
+    pictures = [_so_far(material, who), vectors_picture("qkv", title, rows, how)]
+    return LessonStep("head", say("Queries, keys and values"), pictures, questions)
+
+
+def _so_far(material: Material, says: LessonText) -> dict[str, Any]:
+    """Return the picture of the tokens up to the one that attends."""
+    titles = {
+        "translator": say("What the model has written so far"),
+        "generator": say("The text so far"),
+        "encoder": say("The text with its gap"),
+    }
+    tokens = [{"text": bare(token), "mark": special} for token, special in material.so_far]
+    position = material.head.position if material.head.kind == "encoder" else len(tokens) - 1
+    return picture("tokens", "so-far", titles[material.head.kind], [says], tokens=tokens, chosen=position)
 
 
 def _head_says(material: Material) -> list[LessonText]:
@@ -203,7 +219,7 @@ def _head_width(width: int, heads: int) -> LessonQuestion:
 
 def _first_product(token: str, q: Tensor, k: Tensor) -> LessonQuestion:
     a, b = float(q[0]), float(k[0])
-    values = {"a": shown(a), "b": shown(b)}
+    values = {"a": shown(a), "b": signed(b)}
     return ask_number(
         "product",
         say("Comparing means multiplying number by number. What is the product of the first ones of q and of k "

@@ -20,6 +20,10 @@ from qkv.text.tokenizer import MASK
 
 CLEAR = 0.7  # the weight of a clear maximum that still leaves something to the others
 LETTERS = 3  # of a word that is worth a look
+FUNCTION_WORDS = frozenset(
+    "the and for with from that this was are has have his her its not you der die das den dem des und ein eine einen einem einer "
+    "mit von ist les des une est dans pour avec los las una con del que por".split()
+)
 MAX_TOKENS = 40  # of a sentence; more are not readable in a class
 
 
@@ -71,6 +75,16 @@ class Material:
     def predictions(self) -> TokenProbabilities:
         """The most probable tokens after the last layer."""
         return next(one for one in self.last.steps[-1].values if isinstance(one, TokenProbabilities))
+
+    @cached_property
+    def so_far(self) -> list[tuple[str, bool]]:
+        """The tokens up to the one that attends, or all of an encoder's text; whether each is a special one."""
+        texts, position = self.head.texts, self.head.position
+        text = texts.get("read", texts.get("target", texts["source"]))
+        count = len(text.tokens) if self.head.kind == "encoder" else position + ("read" in texts or "target" not in texts)
+        special = [word is None for word in text.word_ids]
+        shown = [*zip(text.tokens[:count], special[:count], strict=True)]
+        return shown if shown or self.head.kind == "encoder" else [(self.head.reads, True)]
 
     @cached_property
     def width(self) -> int:
@@ -149,7 +163,13 @@ def content_tokens(text: TokenizedText) -> list[int]:
     """Return the first tokens of words of some length; a Chinese character is such a word."""
     first = [n for n, word in enumerate(text.word_ids) if word is not None and (n == 0 or text.word_ids[n - 1] != word)]
     words = {n: text.words[text.word_ids[n] or 0] for n in first}
-    return [n for n, word in words.items() if word.isalpha() and (len(word) >= LETTERS or "\u3040" <= word <= "\u9fff")]
+    return [n for n, word in words.items() if _is_content(word)]
+
+
+def _is_content(word: str) -> bool:
+    if not word.isalpha() or word.lower() in FUNCTION_WORDS:
+        return False
+    return len(word) >= LETTERS or "\u3040" <= word <= "\u9fff"
 
 
 def _positions(inspector: Inspector, rows: TokenizedText) -> list[int]:

@@ -15,11 +15,14 @@ from qkv.lens.lesson.texts import (
     ask_choice,
     ask_number,
     bare,
+    marked,
     percent,
+    picture,
     say,
     shown,
     vector_row,
     vectors_picture,
+    written_so_far,
 )
 from qkv.lens.steps import SearchView
 
@@ -31,98 +34,86 @@ TITLES = {"translator": say("The translation"), "generator": say("The next word"
 
 def layers_step(material: Material) -> LessonStep:
     """Return step 5: the feed-forward network, and what the model would say after each layer."""
-    says: list[LessonText] = []
     pictures: list[dict[str, Any]] = []
     questions: list[LessonQuestion] = []
     inner = material.step("feedforward_inner", "feedforward_gated")
     if inner is not None:
-        _add_units(inner["units"], says, pictures, questions)
+        pictures.append(_units_picture(inner["units"]))
+        questions.append(_active(inner["units"]))
     questions.append(_next(material))
     if material.layers is not None:
-        _add_layers(material, says, pictures, questions)
+        layers = _by_layer(material)
+        first = next((n for n, layer in enumerate(layers) if layer["first"]), None)
+        pictures.append(_layers_picture(material, layers, "next" if first is None else "layer"))
+        if first is not None:
+            questions.append(_first_layer(_said(material), first, len(layers)))
     elif inner is None:
-        says.append(
-            say(
-                "This model has no further layers between the attention and the output: its layers are "
-                "recurrent and have read the text before."
-            )
-        )
         state = material.step("state")
         assert state is not None
-        pictures.append(vectors_picture("state", say("The state of the top layer"), [vector_row("h", state["q"])]))
+        says = say(
+            "This model has no further layers between the attention and the output: its layers are recurrent and have read the "
+            "text before."
+        )
+        pictures.append(vectors_picture("state", say("The state of the top layer"), [vector_row("h", state["q"])], [says]))
         questions.append(_tanh())
-    return LessonStep("layers", say("Layer after layer"), says, pictures, questions)
+    return LessonStep("layers", say("Layer after layer"), pictures, questions)
 
 
-def _add_units(units: Tensor, says: list[LessonText], pictures: list[Any], questions: list[LessonQuestion]) -> None:
-    """Add the feed-forward network."""
-    share = float((units > 0).float().mean())
-    says.append(
-        say(
-            "Then each token is worked on by itself: a feed-forward network with {count} units. Each unit "
-            "looks for one pattern in "
-            "the vector; those that find theirs are above 0, and what they know is added to the vector.",
-            count=len(units),
-        )
-    )
+def _units_picture(units: Tensor) -> dict[str, Any]:
     chosen = units[:: -(-len(units) // UNITS)]
-    pictures.append(
-        {
-            "kind": "units",
-            "name": "units",
-            "title": say("{shown} of the {count} units", shown=len(chosen), count=len(units)).json(),
-            "values": [round(value, 4) for value in chosen.tolist()],
-            "after": "active",
-        }
+    says = say(
+        "Then each token is worked on by itself: a feed-forward network with {count} units. Each unit looks for one pattern in "
+        "the vector; those that find theirs are above 0, and what they know is added to the vector.",
+        count=len(units),
     )
+    title = say("{shown} of the {count} units", shown=len(chosen), count=len(units))
+    return picture("units", "units", title, [says], values=[round(value, 4) for value in chosen.tolist()], after="active")
+
+
+def _active(units: Tensor) -> LessonQuestion:
+    share = float((units > 0).float().mean())
     options = sorted({share, *((0.9, 0.5) if share < 0.35 else (0.1, 0.95) if share < 0.75 else (0.1, 0.5))})
-    questions.append(
-        ask_choice(
-            "active",
-            say("What share of the {count} units do you expect above 0?", count=len(units)),
-            [percent(one) for one in options],
-            options.index(share),
-            say("Each unit looks for a pattern of its own. Will most of them find it in one token?"),
-            say("{share} of the units are above 0 here.", share=percent(share)),
-        )
+    return ask_choice(
+        "active",
+        say("What share of the {count} units do you expect above 0?", count=len(units)),
+        [percent(one) for one in options],
+        options.index(share),
+        say("Each unit looks for a pattern of its own. Will most of them find it in one token?"),
+        say("{share} of the units are above 0 here.", share=percent(share)),
     )
 
 
-def _add_layers(material: Material, says: list[LessonText], pictures: list[Any], questions: list[LessonQuestion]) -> None:
-    """Add what the model would predict after each layer."""
+def _by_layer(material: Material) -> list[dict[str, Any]]:
+    """Return for each layer the most probable tokens, and whether the first of them is what the model says in the end."""
     found = material.layers
     assert found is not None
     column = _column(material)
-    answer, ranks = bare(found.answers[column]), found.rank[:, column].tolist()
-    says.append(
-        say(
-            "The next layer does the same again: heads, residual, feed-forward network. If the model had to "
-            "stop after a layer, "
-            "this is what it would say. The picture follows the token that it says in the end."
-        )
-    )
-    first = ranks.index(1) if 1 in ranks else None
-    pictures.append(
+    said = found.top[-1][column][0][0]
+    return [
         {
-            "kind": "layers",
-            "name": "layers",
-            "title": say("What the model would say after each layer").json(),
-            "answer": answer,
-            "layers": [
-                {
-                    "layer": n + 1,
-                    "top": [[bare(token), round(p, 4)] for token, p in found.top[n][column][:3]],
-                    "probability": round(float(found.probability[n, column]), 4),
-                    "rank": ranks[n],
-                }
-                for n in range(len(ranks))
-            ],
-            "after": "next" if first is None else "layer",
+            "layer": n,
+            "top": [[bare(token), round(p, 4)] for token, p in best[column][:3]],
+            "probability": next((round(p, 4) for token, p in best[column] if token == said), None),  # of what it says in the end
+            "first": best[column][0][0] == said,
         }
+        for n, best in enumerate(found.top, 1)
+    ]
+
+
+def _said(material: Material) -> str:
+    """Return the token that is most probable after the last layer."""
+    assert material.layers is not None
+    return bare(material.layers.top[-1][_column(material)][0][0])
+
+
+def _layers_picture(material: Material, layers: list[dict[str, Any]], after: str) -> dict[str, Any]:
+    says = say(
+        "The next layer does the same again: heads, residual, feed-forward network. The picture shows what "
+        "the model would say if "
+        "it had to stop after a layer. The bars follow the token that it says in the end."
     )
-    if first is not None:
-        near = sorted({*range(len(ranks))}, key=lambda n: abs(n - first))[:OPTIONS]
-        questions.append(_first_layer(answer, first, sorted(near)))
+    title = say("What the model would say after each layer")
+    return picture("layers", "layers", title, [says], answer=_said(material), layers=layers, after=after)
 
 
 def _column(material: Material) -> int:
@@ -134,7 +125,8 @@ def _column(material: Material) -> int:
     return list(positions).index(material.head.position)
 
 
-def _first_layer(answer: str, first: int, options: list[int]) -> LessonQuestion:
+def _first_layer(answer: str, first: int, count: int) -> LessonQuestion:
+    options = sorted(sorted(range(count), key=lambda n: abs(n - first))[:OPTIONS])
     return ask_choice(
         "layer",
         say("After which layer will the token that it says in the end be the first choice for the first time?"),
@@ -160,16 +152,16 @@ def _tanh() -> LessonQuestion:
 def _next(material: Material) -> LessonQuestion:
     """Ask for the token that the model finds most probable in the end."""
     asks = {
-        "translator": say("Which token will the model find most probable as its next one, after the last layer?"),
-        "generator": say("Which token will the model find most probable as the next one, after the last layer?"),
-        "encoder": say("Which token will the model find most probable for [MASK], after the last layer?"),
+        "translator": "The model has written “{text}” so far. Which token will it find most probable as the next one?",
+        "generator": "The text so far is “{text}”. Which token will the model find most probable as the next one?",
+        "encoder": "“{text}”: which token will the model find most probable in the gap?",
     }
     found = material.predictions
-    tokens = [bare(token) for token in found.tokens[:OPTIONS]]
+    tokens = marked(found.tokens[:OPTIONS])
     options = sorted(tokens, key=str.casefold)
     return ask_choice(
         "next",
-        asks[material.head.kind],
+        say(asks[material.head.kind], text=written_so_far([token for token, _ in material.so_far])),
         options,
         options.index(tokens[0]),
         say("Read what there is so far, and go on."),
@@ -180,33 +172,29 @@ def _next(material: Material) -> LessonQuestion:
 def output_step(material: Material) -> LessonStep:
     """Return step 6: logits, probabilities, and how the whole output is written."""
     kind, found = material.head.kind, material.predictions
-    says = [
-        say(
-            "The last vector is multiplied with a vector of each token of the vocabulary: a number for each, "
-            "its logit. A softmax "
-            "turns the logits into probabilities."
-        )
-    ]
     questions = [_softmax(found.logits, found.probabilities), _ratio(found.logits)]
     pictures = [_bars(found)]
     if material.search is not None:
-        says.append(_search_says(material.search))
         pair = _pair(material)
         if pair is not None:
             questions.append(_product(*pair))
-        pictures.append(search_picture(material.search, "softmax"))
+        pictures.append(search_picture(material.search, _search_says(material.search), "softmax"))
+    says = []
     if material.given is not None:
         says.append(say("In the sentence that was given, “{word}” stood in the place of [MASK].", word=material.given))
     output = (material.output or "").strip()
-    result = {"kind": "result", "name": "result", "title": TITLES[kind].json(), "text": material.text, "output": output}
-    return LessonStep("output", TITLES[kind], says, [*pictures, {**result, "after": "softmax"}], questions)
+    pictures.append(picture("result", "result", TITLES[kind], says, text=material.text, output=output, after="softmax"))
+    return LessonStep("output", TITLES[kind], pictures, questions)
 
 
 def _bars(found: TokenProbabilities) -> dict[str, Any]:
-    rows = zip(found.tokens, found.logits.tolist(), found.probabilities.tolist(), strict=True)
-    tokens = [{"token": bare(token), "logit": round(logit, 4), "probability": round(p, 4)} for token, logit, p in rows]
-    title = say("The most probable tokens").json()
-    return {"kind": "bars", "name": "probabilities", "title": title, "tokens": tokens[:TOP], "after": "softmax"}
+    rows = zip(marked(found.tokens), found.logits.tolist(), found.probabilities.tolist(), strict=True)
+    tokens = [{"token": token, "logit": round(logit, 4), "probability": round(p, 4)} for token, logit, p in rows]
+    says = say(
+        "The last vector is multiplied with a vector of each token of the vocabulary: a number for each, its logit. A softmax "
+        "turns the logits into probabilities."
+    )
+    return picture("bars", "probabilities", say("The most probable tokens"), [says], tokens=tokens[:TOP], after="softmax")
 
 
 def _search_says(search: SearchView) -> LessonText:
@@ -249,24 +237,29 @@ def _abc(values: list[str]) -> dict[str, str]:
 
 def _ratio(logits: Tensor) -> LessonQuestion:
     difference = float(logits[0] - logits[1])
-    ratio = math.exp(difference)
+    ratio, below = math.exp(difference), math.floor(difference)
     return ask_number(
         "ratio",
         say(
             "The largest logit is {difference} above the second. How many times as probable is its token? "
-                    "(e^1 is about 2.7, e^2 "
-            "about 7.4, e^3 about 20.)",
-            difference=shown(difference),
+                    "(e^{n} is about {low}, "
+            "e^{m} about {high}.)",
+            difference=shown(difference), n=below, low=_power(below), m=below + 1, high=_power(below + 1),
         ),
         ratio,
-        ratio * (1 + 0.1),  # by the powers of e that the question names
-        say("It is e to the power of the difference."),
+        ratio * (1 + 0.15),  # between the two powers that the question names
+        say("It is e to the power of the difference: a number between these two."),
         say(
             "e^{difference} = {x}: a difference of logits is a ratio of probabilities.",
-            difference=shown(difference), x=shown(ratio, 1),
+            difference=shown(difference), x=_power(difference),
         ),
         digits=1,
     )  # fmt: skip
+
+
+def _power(exponent: float) -> str:
+    value = math.exp(exponent)
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _pair(material: Material) -> list[tuple[str, float]] | None:

@@ -1,9 +1,8 @@
-"""Steps 3 and 4 of a lesson: scores become weights, and the weighted sum of the values goes on."""
+"""Step 3 of a lesson: the scores of the keys, the division, the mask and the softmax."""
 
 import math
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from qkv.lens.lesson.inputs import strongest_keys
@@ -17,10 +16,9 @@ from qkv.lens.lesson.texts import (
     distinct,
     finite,
     percent,
+    picture,
     say,
     shown,
-    vector_row,
-    vectors_picture,
 )
 
 ROWS = 9  # keys that a table shows; of more, those with the largest weights
@@ -60,21 +58,22 @@ def scores_step(material: Material) -> LessonStep:
         says.append(say("The mask hides tokens that this one may not see: their score becomes −∞, and their weight 0."))
         questions.append(_mask(names, visible, hidden, masked.name))
     else:
-        says.append(say("A mask could hide tokens. Here it hides nothing: the whole sentence may be seen."))
+        says.append(say("A mask could hide tokens; here it hides none."))
     says.append(say("The softmax takes e to the power of each score and divides by the sum: weights that add up to 1."))
     questions += [_largest(names, material, visible), _share(exponentials, float(weights[best]))]
     columns.append(_column("e^(s − max)", exponentials, rows, "largest"))
     columns.append(_column("weight", weights, rows, "share"))
-    table = {
-        "kind": "scores",
-        "name": "scores",
-        "title": say("From scores to weights").json(),
-        "keys": [names[n] for n in rows],
-        "masked": [n in hidden for n in rows],
-        "columns": columns,
-        "more": len(names) - len(rows),
-    }
-    return LessonStep("scores", say("Scores become weights"), says, [table], questions)
+    table = picture(
+        "scores",
+        "scores",
+        say("From scores to weights"),
+        says,
+        keys=[names[n] for n in rows],
+        masked=[n in hidden for n in rows],
+        columns=columns,
+        more=len(names) - len(rows),
+    )
+    return LessonStep("scores", say("Scores become weights"), [table], questions)
 
 
 def _score_says(name: str) -> list[LessonText]:
@@ -156,108 +155,3 @@ def _share(exponentials: Tensor, weight: float) -> LessonQuestion:
         say("Divide 1 by the sum of all."),
         say("1 / {total} = {x}: about {share} of the attention.", total=shown(total), x=shown(weight), share=percent(weight)),
     )  # fmt: skip
-
-
-def sum_step(material: Material) -> LessonStep:
-    """Return step 4: the weighted sum of the values, the heads side by side, the residual and the norm."""
-    values = material.step("values", "values_source", "values_states", "values_convolution")
-    summed = material.step("weighted_sum")
-    assert values is not None and summed is not None
-    v, z, names = values["v"], summed["z"], distinct(material.head.keys)
-    few = strongest_keys(material)
-    parts = material.weights[few, None] * v[few]
-    rest = z - parts.sum(0)
-    rows = [vector_row(f"{shown(float(material.weights[n]))} · v", part, names[n]) for n, part in zip(few, parts, strict=True)]
-    if len(names) > len(few):
-        rows.append(vector_row("+", rest, "…"))
-    rows.append(vector_row("z", z, after="sum", hidden=[0]))
-    pictures = [vectors_picture("sum", say("Values, each times its weight, and their sum z"), rows)]
-    says = [
-        say(
-            "Each value is multiplied by its weight, and all are added: z is a mixture, most of it from “{token}”.",
-            token=names[material.best],
-        )
-    ]
-    questions = [_weighted(parts, rest, z, len(names) > len(few))]
-    joined = material.step("heads_joined")
-    if joined is not None and material.heads > 1:
-        heads = joined["z"]
-        rows = [vector_row(f"z{n + 1}", row) for n, row in enumerate(heads[:OPTIONS])]
-        pictures.append(vectors_picture("heads", say("The results of the heads"), rows))
-        says.append(
-            say(
-                "All heads do this at the same time, each with its own matrices, and each looks for "
-                "something else. Their results are put side by side."
-            )
-        )
-        questions.append(_joined(*heads.shape))
-    _add_residual(material, says, pictures, questions)
-    return LessonStep("sum", say("The weighted sum"), says, pictures, questions)
-
-
-def _add_residual(material: Material, says: list[LessonText], pictures: list[Any], questions: list[LessonQuestion]) -> None:
-    """Add what happens to z: the residual connection and the norm, or what recurrent and convolutional layers do instead."""
-    residual, readout = material.step("residual"), material.step("readout")
-    if residual is not None:
-        before, added, x = residual["before"], residual["output"], residual["x"]
-        says.append(
-            say(
-                "A matrix mixes the results into one vector o, which is added to the vector that came in "
-                "(the residual connection): nothing is lost."
-            )
-        )
-        rows = [vector_row("x", before), vector_row("o", added), vector_row("x + o", x, after="residual", hidden=[0])]
-        norm = material.step("norm", "norm_feedforward")
-        if norm is not None:
-            says.append(say("A norm then brings all numbers to the same size: mean 0 and deviation 1, times learned scales."))
-            rows.append(vector_row("norm", next(one.values for one in norm.values if one.kind == "vector")))
-        pictures.append(vectors_picture("residual", say("What came in, what is added, and the sum"), rows))
-        questions.append(_residual(before, added, x))
-    elif readout is not None:
-        says.append(say("A matrix and tanh turn the state and z into one vector, from which the next word will be chosen."))
-        pictures.append(vectors_picture("readout", say("State and z are joined"), [vector_row("o", readout["output"])]))
-    else:
-        joined = material.step("residual_layer")
-        assert joined is not None
-        says.append(
-            say("A matrix brings z to the width of the layer, where it is added to what came in (the residual connection).")
-        )
-        rows = [vector_row("x", joined["before"]), vector_row("x", joined["x"], token="+")]
-        pictures.append(vectors_picture("residual", say("What came in, and what goes on"), rows))
-
-
-def _weighted(parts: Tensor, rest: Tensor, z: Tensor, more: bool) -> LessonQuestion:
-    terms = [float(part[0]) for part in parts] + ([float(rest[0])] if more else [])
-    total = " + ".join(f"({shown(term)})" if term < 0 else shown(term) for term in terms)
-    return ask_number(
-        "sum",
-        say("Add the first numbers of the rows: {total} = ?", total=total),
-        float(z[0]),
-        sum(round(term, 2) for term in terms),
-        say("The first number of z is the sum of the first column."),
-        say("{total} = {x}.", total=total, x=shown(float(z[0]))),
-    )
-
-
-def _joined(heads: int, width: int) -> LessonQuestion:
-    return ask_number(
-        "joined",
-        say("{heads} heads with {width} numbers each are put side by side. How many numbers are that?", heads=heads, width=width),
-        heads * width,
-        heads * width,
-        say("Multiply."),
-        say("{heads} · {width} = {x}.", heads=heads, width=width, x=heads * width),
-        digits=0,
-    )
-
-
-def _residual(before: Tensor, added: Tensor, x: Tensor) -> LessonQuestion:
-    values = {"a": shown(float(before[0])), "b": shown(float(added[0]))}
-    return ask_number(
-        "residual",
-        say("The first number of x is {a}, that of o is {b}. What is their sum?", **values),
-        float(x[0]),
-        float(torch.round(before[0], decimals=2) + torch.round(added[0], decimals=2)),
-        say("Just add; watch the sign."),
-        say("{a} + {b} = {x}.", x=shown(float(x[0])), **values),
-    )

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from qkv.lens.lesson.texts import bare, say
+from qkv.lens.lesson.texts import LessonText, bare, picture, say
 from qkv.lens.steps import Node, SearchView
 
 COLUMNS = 4  # beginnings that are drawn side by side; the output's is always among them
@@ -15,7 +15,7 @@ def written_tokens(search: SearchView) -> list[tuple[str, float]]:
     return [(_name(search, node), math.exp(node.logprob)) for node in nodes]
 
 
-def search_picture(search: SearchView, after: str | None) -> dict[str, Any]:
+def search_picture(search: SearchView, says: LessonText, after: str) -> dict[str, Any]:
     """Return the picture: a row for each step, with the kept tokens best first, each below the one that it continues."""
     rows: list[list[dict[str, Any]]] = []
     shown: dict[int, tuple[int, int]] = {0: (-1, 0)}
@@ -28,13 +28,8 @@ def search_picture(search: SearchView, after: str | None) -> dict[str, Any]:
         rows.append([_node(search, node, shown[node.parent or 0][1]) for node in row])
         if any(node.best and node.status == "ended" for node in row):
             break
-    return {
-        "kind": "search",
-        "name": "search",
-        "title": say("The search, step by step").json(),
-        "rows": [row for row in rows if row],
-        "after": after,
-    }
+    kept_rows = [row for row in rows if row]
+    return picture("search", "search", say("The search, step by step"), [says], rows=kept_rows, after=after)
 
 
 def _node(search: SearchView, node: Node, parent: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class LessonText(NamedTuple):
         return {"text": self.text, "values": self.values}
 
 
-def say(text: str, **values: str | int) -> LessonText:
+def say(text: str, /, **values: str | int) -> LessonText:
     """Return a text with values for its {names}."""
     return LessonText(text, values)
 
@@ -62,8 +62,7 @@ class LessonStep:
 
     name: str
     title: LessonText
-    says: Sequence[LessonText]
-    pictures: Sequence[dict[str, Any]]  # each has a kind and a title; "after" names the question that uncovers something
+    pictures: Sequence[dict[str, Any]]  # as `picture` makes them
     questions: Sequence[LessonQuestion]
 
     def json(self) -> dict[str, Any]:
@@ -71,7 +70,6 @@ class LessonStep:
         return {
             "name": self.name,
             "title": self.title.json(),
-            "says": [one.json() for one in self.says],
             "pictures": list(self.pictures),
             "questions": [one.json() for one in self.questions],
         }
@@ -111,6 +109,25 @@ def bare(token: str) -> str:
     return token.removeprefix("▁").removeprefix("##").removeprefix("Ġ") or "␣"
 
 
+def marked(tokens: Sequence[str]) -> list[str]:
+    """Return tokens without their marks; of two that are the same then, the piece inside a word gets a dot."""
+    names = [bare(token) for token in tokens]
+    return [f"·{name}" if names.count(name) > 1 and name == token else name for name, token in zip(names, tokens, strict=True)]
+
+
+def written_so_far(tokens: Sequence[str]) -> str:
+    """Return tokens as a text, special ones such as <s> left out."""
+    words = [token for token in tokens if token not in ("<s>", "</s>", "[CLS]", "[SEP]")]
+    if any(token.startswith("▁") for token in words):
+        return "".join(words).replace("▁", " ").strip()
+    return " ".join(words).replace(" ##", "") or "…"
+
+
+def signed(value: float) -> str:
+    """Return a number as a term of a sum or a product: a negative one in brackets."""
+    return f"({shown(value)})" if shown(value).startswith("−") else shown(value)
+
+
 def distinct(tokens: Sequence[str]) -> list[str]:
     """Return tokens as people tell them apart: those that occur twice with the number of their place."""
     names = [bare(token) for token in tokens]
@@ -131,9 +148,16 @@ def vector_row(
     }
 
 
-def vectors_picture(name: str, title: LessonText, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def picture(kind: str, name: str, title: LessonText, says: Sequence[LessonText], **values: Any) -> dict[str, Any]:
+    """Return a picture with the sentences before it; `after` in its values names the question that uncovers something."""
+    return {"kind": kind, "name": name, "title": title.json(), "says": [one.json() for one in says], **values}
+
+
+def vectors_picture(
+    name: str, title: LessonText, rows: Sequence[dict[str, Any]], says: Sequence[LessonText] = ()
+) -> dict[str, Any]:
     """Return a picture of vectors."""
-    return {"kind": "vectors", "name": name, "title": title.json(), "rows": list(rows)}
+    return picture("vectors", name, title, says, rows=list(rows))
 
 
 def finite(values: Sequence[float]) -> list[float | None]:
