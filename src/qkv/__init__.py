@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from qkv.inference.attribute import attribute
     from qkv.inference.laboratory import layers, patch, steps
+    from qkv.inference.lesson import lesson
     from qkv.inference.load import arithmetic, change, load, look
     from qkv.inference.through_training import look_through_training
     from qkv.jobs.train import train
@@ -18,6 +19,7 @@ __all__ = [
     "attribute",
     "change",
     "layers",
+    "lesson",
     "load",
     "look",
     "look_through_training",
@@ -32,6 +34,7 @@ _MODULES = {
     "attribute": "qkv.inference.attribute",
     "change": "qkv.inference.load",
     "layers": "qkv.inference.laboratory",
+    "lesson": "qkv.inference.lesson",
     "load": "qkv.inference.load",
     "look": "qkv.inference.load",
     "look_through_training": "qkv.inference.through_training",

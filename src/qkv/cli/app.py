@@ -23,6 +23,7 @@ from qkv.cli.imports import import_command
 from qkv.cli.info import info_command, recipes_command
 from qkv.cli.languages import languages_command
 from qkv.cli.layers import layers_command
+from qkv.cli.lesson import lesson_command
 from qkv.cli.look import look_command
 from qkv.cli.merge import merge_command
 from qkv.cli.patch import patch_command
@@ -87,6 +88,7 @@ app.command("patch", rich_help_panel=USE)(patch_command)
 app.command("layers", rich_help_panel=USE)(layers_command)
 app.command("steps", rich_help_panel=USE)(steps_command)
 app.command("attribute", rich_help_panel=USE)(attribute_command)
+app.command("lesson", rich_help_panel=USE)(lesson_command)
 app.command("serve", rich_help_panel=USE)(serve_command)
 app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)

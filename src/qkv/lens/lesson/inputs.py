@@ -99,14 +99,18 @@ def _same_vector(token: str) -> LessonQuestion:
 def _position_sum(steps: dict[str, Step]) -> LessonQuestion:
     x, p = steps["position_added"]["x"], steps["position_added"]["position"]
     before = float(x[0] - p[0])
-    values = {"a": shown(before), "b": signed(float(p[0]))}
     return ask_number(
         "position",
-        say("The first number of x is the sum of {a} and {b}. What is it?", **values),
+        say("The first number of x is the sum of {a} and {b}. What is it?", a=shown(before), b=shown(float(p[0]))),
         float(x[0]),
         round(before, 2) + round(float(p[0]), 2),
         say("A negative number makes the sum smaller."),
-        say("{a} + {b} = {x}: each number of p is added to its number of the vector.", x=shown(float(x[0])), **values),
+        say(
+            "{a} + {b} = {x}: each number of p is added to its number of the vector.",
+            a=shown(before),
+            b=signed(float(p[0])),
+            x=shown(float(x[0])),
+        ),
     )
 
 
@@ -141,9 +145,10 @@ def head_step(material: Material) -> LessonStep:
     if split:
         questions.insert(0, _head_width(material.width, material.heads))
     if len(q) == k.size(1) and material.step("dot"):
-        questions.append(_first_product(names[best], q, k[best]))
-    rows = [vector_row("q", q, bare(material.head.reads), after="width" if split else None)]
-    rows += [vector_row("k", k[n], names[n]) for n in few] + [vector_row("v", v[n], names[n]) for n in few]
+        questions.append(_one_product(names[best], q, k[best]))
+    after = "width" if split else None
+    rows = [vector_row("q", q, bare(material.head.reads), after)]
+    rows += [vector_row(name, table[n], names[n], after) for name, table in (("k", k), ("v", v)) for n in few]
     title = say("Query, keys and values: the first {first} numbers of each", first=min(FIRST, len(q)))
     who, *how = _head_says(material)
     pictures = [_so_far(material, who), vectors_picture("qkv", title, rows, how)]
@@ -217,15 +222,22 @@ def _head_width(width: int, heads: int) -> LessonQuestion:
     )  # fmt: skip
 
 
-def _first_product(token: str, q: Tensor, k: Tensor) -> LessonQuestion:
-    a, b = float(q[0]), float(k[0])
-    values = {"a": shown(a), "b": signed(b)}
+def _one_product(token: str, q: Tensor, k: Tensor) -> LessonQuestion:
+    """Ask for the largest product among the numbers that are shown."""
+    place = int((q[:FIRST] * k[:FIRST]).abs().argmax())
+    a, b = float(q[place]), float(k[place])
     return ask_number(
         "product",
-        say("Comparing means multiplying number by number. What is the product of the first ones of q and of k "
-                "of “{token}”: {a} · {b}?", token=token, **values),
+        say(
+            "Comparing means multiplying number by number. Number {n} of q is {a}, and number {n} of the k of “{token}” is {b}. "
+            "What is their product?",
+            n=place + 1, token=token, a=shown(a), b=shown(b),
+        ),
         a * b,
         round(a, 2) * round(b, 2),
         say("Two numbers with the same sign have a positive product: they agree."),
-        say("{a} · {b} = {x}. All {count} products are added, which is the next step.", x=shown(a * b), count=len(q), **values),
+        say(
+            "{a} · {b} = {x}. All {count} products are added, which is the next step.",
+            a=shown(a), b=signed(b), x=shown(a * b), count=len(q),
+        ),
     )  # fmt: skip

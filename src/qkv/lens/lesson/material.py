@@ -20,9 +20,12 @@ from qkv.text.tokenizer import MASK
 
 CLEAR = 0.7  # the weight of a clear maximum that still leaves something to the others
 LETTERS = 3  # of a word that is worth a look
-FUNCTION_WORDS = frozenset(
-    "the and for with from that this was are has have his her its not you der die das den dem des und ein eine einen einem einer "
-    "mit von ist les des une est dans pour avec los las una con del que por".split()
+FUNCTION_WORDS = frozenset(  # short words that a lesson does not follow, in the languages of its own sentences
+    [
+        *("the", "and", "for", "with", "from", "that", "this", "was", "are", "has", "have", "his", "her", "its", "not", "you"),
+        *("der", "die", "das", "den", "dem", "des", "und", "ein", "eine", "einen", "einem", "einer", "mit", "von", "ist"),
+        *("les", "une", "est", "dans", "pour", "avec", "los", "las", "una", "con", "del", "que", "por"),
+    ]
 )
 MAX_TOKENS = 40  # of a sentence; more are not readable in a class
 

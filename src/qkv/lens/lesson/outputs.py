@@ -151,17 +151,18 @@ def _tanh() -> LessonQuestion:
 
 def _next(material: Material) -> LessonQuestion:
     """Ask for the token that the model finds most probable in the end."""
+    so_far = written_so_far([token for token, _ in material.so_far])
     asks = {
-        "translator": "The model has written “{text}” so far. Which token will it find most probable as the next one?",
-        "generator": "The text so far is “{text}”. Which token will the model find most probable as the next one?",
-        "encoder": "“{text}”: which token will the model find most probable in the gap?",
+        "translator": say("The model has written “{text}” so far. Which token will it find most probable next?", text=so_far),
+        "generator": say("The text so far is “{text}”. Which token will the model find most probable next?", text=so_far),
+        "encoder": say("“{text}”: which token will the model find most probable in the gap?", text=material.text),
     }
     found = material.predictions
     tokens = marked(found.tokens[:OPTIONS])
     options = sorted(tokens, key=str.casefold)
     return ask_choice(
         "next",
-        say(asks[material.head.kind], text=written_so_far([token for token, _ in material.so_far])),
+        asks[material.head.kind],
         options,
         options.index(tokens[0]),
         say("Read what there is so far, and go on."),
@@ -253,7 +254,7 @@ def _ratio(logits: Tensor) -> LessonQuestion:
             "e^{difference} = {x}: a difference of logits is a ratio of probabilities.",
             difference=shown(difference), x=_power(difference),
         ),
-        digits=1,
+        digits=1 if ratio < 10 else 0,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def scores_step(material: Material) -> LessonStep:
         says.append(say("A mask could hide tokens; here it hides none."))
     says.append(say("The softmax takes e to the power of each score and divides by the sum: weights that add up to 1."))
     questions += [_largest(names, material, visible), _share(exponentials, float(weights[best]))]
-    columns.append(_column("e^(s − max)", exponentials, rows, "largest"))
+    columns.append({**_column("e^(s − max)", exponentials, rows, "largest"), "short": "exp"})
     columns.append(_column("weight", weights, rows, "share"))
     table = picture(
         "scores",

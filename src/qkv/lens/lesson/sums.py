@@ -118,12 +118,12 @@ def _joined(heads: int, width: int) -> LessonQuestion:
 
 def _residual(before: Tensor, added: Tensor, x: Tensor) -> LessonQuestion:
     a, b = float(before[0]), float(added[0])
-    values = {"a": shown(a), "b": signed(b)}
+    values = {"a": shown(a), "b": shown(b)}
     return ask_number(
         "residual",
         say("The first number of x is {a}, that of o is {b}. What is their sum?", **values),
         float(x[0]),
         round(a, 2) + round(b, 2),
         say("Just add; watch the sign."),
-        say("{a} + {b} = {x}.", x=shown(float(x[0])), **values),
+        say("{a} + {b} = {x}.", a=shown(a), b=signed(b), x=shown(float(x[0]))),
     )

@@ -13,7 +13,7 @@ export function vectorsPicture(one, width, known) {
   const symbols = Math.max(...one.rows.map((row) => textWidth(row.label, 14)));
   const names = Math.max(0, ...one.rows.map((row) => (row.token ? textWidth(row.token, 13) : 0)));
   const left = narrow ? 0 : Math.min(230, 12 + symbols + (names ? names + 12 : 0));
-  const right = narrow ? 0 : 74;
+  const right = narrow ? 0 : 88;
   const high = HEIGHT + GAP + (narrow ? NAMES : 0);
   const drawn = one.rows.map((row, n) => {
     const top = n * high + (narrow ? NAMES : 0);

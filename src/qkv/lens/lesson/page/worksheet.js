@@ -6,7 +6,7 @@ import { picture } from "./pictures.js";
 import { tell, written } from "./texts.js";
 
 const WIDTH = 640; // of pictures, in pixels
-const LETTERS = "ABCDEFGH";
+const LETTERS = "abcdefgh";
 
 /** The worksheet of one sentence. */
 export function worksheet(lesson, number, heading) {
@@ -39,12 +39,12 @@ function printed(one, known) {
 }
 
 function blank(question) {
-  const choices = question.options.map((one, n) => make("span", { class: "box" }, `${LETTERS[n]}  `, tell(one)));
+  const choices = question.options.map((one, n) => make("span", { class: "box" }, `${LETTERS[n]})  `, tell(one)));
   const space = choices.length ? make("p", { class: "choices" }, ...choices) : make("p", {}, make("span", { class: "blank" }));
   return make("li", {}, tell(question.asks), space);
 }
 
 function answerOf(question) {
   if (question.kind === "number") return `${written(question.answer, question.digits)}.`;
-  return `${LETTERS[question.answer]}, ${tell(question.options[question.answer])}.`;
+  return `${LETTERS[question.answer]}) ${tell(question.options[question.answer])}.`;
 }
