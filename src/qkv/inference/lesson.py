@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from qkv.base.errors import ConfigError, QkvError
+from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.inference.arguments import require_texts
 from qkv.inference.load import inspectable
 from qkv.inference.predictors import encoder_predictor, generator_predictor, translator_predictor
@@ -93,7 +93,7 @@ def hide_word(text: str) -> tuple[str, str]:
     """Put [MASK] in the place of a text's longest word, the last one of several; return the text and the word."""
     words = [*WORD.finditer(text)]
     if not words:
-        raise ConfigError(
+        raise DataError(
             f"the sentence {text!r} has no word of three letters to hide; write {MASK} where a word is to be predicted"
         )
     longest = max(words, key=lambda found: (len(found[0]), found.start()))

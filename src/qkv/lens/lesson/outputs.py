@@ -29,6 +29,7 @@ from qkv.lens.steps import SearchView
 UNITS = 64  # inner units of a feed-forward network that are drawn, evenly chosen
 TOP = 6  # most probable tokens that are drawn
 OPTIONS = 4
+SMALLEST = 0.05  # probability of two tokens that is asked for; less would be 0.0
 TITLES = {"translator": say("The translation"), "generator": say("The next word"), "encoder": say("The hidden word")}
 
 
@@ -264,12 +265,13 @@ def _power(exponent: float) -> str:
 
 
 def _pair(material: Material) -> list[tuple[str, float]] | None:
-    """Return two tokens of the output that follow each other, neither of which is the one that step 5 asks for."""
+    """Return two probable tokens of the output that follow each other, neither of which is the one that step 5 asks for."""
     assert material.search is not None
     path = written_tokens(material.search)
     asked = material.head.position if material.head.kind == "translator" else 0
-    first = next((n for n in range(len(path) - 1) if asked not in (n, n + 1)), None)
-    return None if first is None else path[first : first + 2]
+    pairs = [path[n : n + 2] for n in range(len(path) - 1) if asked not in (n, n + 1)]
+    best = max(pairs, key=lambda pair: pair[0][1] * pair[1][1], default=None)
+    return best if best and best[0][1] * best[1][1] >= SMALLEST else None
 
 
 def _product(one: tuple[str, float], two: tuple[str, float]) -> LessonQuestion:

@@ -16,7 +16,13 @@ def written_tokens(search: SearchView) -> list[tuple[str, float]]:
 
 
 def search_picture(search: SearchView, says: LessonText, after: str) -> dict[str, Any]:
-    """Return the picture: a row for each step, with the kept tokens best first, each below the one that it continues."""
+    """Return the picture: a row for each step, with tokens best first, each below the one that it continues."""
+    rows = _kept(search) if search.search == "beam" else _considered(search)
+    return picture("search", "search", say("The search, step by step"), [says], rows=rows, after=after)
+
+
+def _kept(search: SearchView) -> list[list[dict[str, Any]]]:
+    """Return the tokens that a beam kept in each step."""
     rows: list[list[dict[str, Any]]] = []
     shown: dict[int, tuple[int, int]] = {0: (-1, 0)}
     for number in range(len(search.steps)):
@@ -28,8 +34,31 @@ def search_picture(search: SearchView, says: LessonText, after: str) -> dict[str
         rows.append([_node(search, node, shown[node.parent or 0][1]) for node in row])
         if any(node.best and node.status == "ended" for node in row):
             break
-    kept_rows = [row for row in rows if row]
-    return picture("search", "search", say("The search, step by step"), [says], rows=kept_rows, after=after)
+    return [row for row in rows if row]
+
+
+def _considered(search: SearchView) -> list[list[dict[str, Any]]]:
+    """Return the token that was taken in each step, with the most probable others."""
+    rows: list[list[dict[str, Any]]] = []
+    above = 0
+    for node, step in zip([node for node in search.nodes if node.best][1:], search.writing.trace.steps, strict=False):
+        others = [(token, p) for token, p in step.top[0] if token != node.token][: COLUMNS - 1]
+        pairs = sorted([(node.token, math.exp(node.logprob)), *others], key=lambda pair: -pair[1])
+        names = search.writing.tokenizer.pieces([token for token, _ in pairs])
+        rows.append(
+            [
+                {
+                    "token": bare(name),
+                    "parent": above,
+                    "best": token == node.token,
+                    "ended": token == node.token and node.status == "ended",
+                    "probability": round(p, 4),
+                }
+                for name, (token, p) in zip(names, pairs, strict=True)
+            ]
+        )
+        above = [token for token, _ in pairs].index(node.token)
+    return rows
 
 
 def _node(search: SearchView, node: Node, parent: int) -> dict[str, Any]:

@@ -106,7 +106,7 @@ export function start(element, lesson) {
     const panel = make("main", {}, stepPanel(steps[state.step], state.step + 1, answers.of(state.example, steps[state.step]), answered));
     if (state.step === last && answers.finished(state.example, steps[last])) panel.append(ending());
     const keys = make("p", { class: "hint keys" }, say("Keys: ← and → or 1 to {steps} for the steps, Tab and Enter for the questions.", { steps: last + 1 }));
-    return make("div", { class: "content" }, panel, make("div", { class: "moves" }, back, next), keys);
+    return make("div", { class: "content" }, panel, make("footer", {}, make("div", { class: "moves" }, back, next), keys));
   }
 
   function ending() {
