@@ -1,4 +1,4 @@
-"""qkv patch, layers and steps: what they print and write; mistakes in one line, before anything is loaded."""
+"""qkv patch, layers, steps and lesson: what they print and write; mistakes in one line, before anything is loaded."""
 
 import json
 from pathlib import Path
@@ -56,3 +56,14 @@ def test_steps(commands: Commands, run: Path, tmp_path: Path) -> None:
     assert "--tokens is for a GPT" in commands.run("steps", run, TEXT, "--tokens", "4").complaint()
     assert "must end with .json" in commands.run("steps", run, TEXT, "--out", "a.png").complaint()
     assert "beem" in commands.run("steps", run, TEXT, "--set", "beem=4").complaint()
+
+
+def test_lesson(commands: Commands, run: Path, tmp_path: Path) -> None:
+    page, numbers = tmp_path / "lesson.html", tmp_path / "numbers.json"
+    done = commands.run("lesson", run, "--text", TEXT, "--text", OTHER, "--out", page)
+    assert (done.code, done.out.strip()) == (0, str(page)), done.err
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>") and TEXT in page.read_text(encoding="utf-8")
+    assert commands.run("lesson", run, "--text", TEXT, "--out", numbers).code == 0
+    assert json.loads(numbers.read_text()) == qkv.lesson(run, [TEXT]).json()
+    assert "the name must end with .html or .json" in commands.run("lesson", run, "--out", "lesson.pdf").complaint()
+    assert "lesson takes 1 to 12 sentences, got 13" in commands.run("lesson", run, *["--text", TEXT] * 13).complaint()

@@ -50,14 +50,10 @@ def lesson(run: Any, sentences: Sequence[str] | None = None, device: str = "auto
     loaded = inspectable(run, device, "lesson")
     recipe = loaded.recipe
     folder = loaded.folder if loaded.loads_as == "translator" else loaded.run.folder
-    made = [_material(loaded, text) for text in given or default_sentences(loaded)]
+    make = {"translator": _translated, "generator": _continued, "encoder": _filled}[loaded.loads_as]
+    made = [make(loaded, text) for text in given or default_sentences(loaded)]
     name = recipe.model.kind if folder is None else Path(folder).resolve().name
     return Lesson(name, datetime.datetime.now(tz=datetime.UTC).date().isoformat(), made)
-
-
-def _material(loaded: Any, text: str) -> Material:
-    """Return what the lesson shows of a sentence."""
-    return {"translator": _translated, "generator": _continued, "encoder": _filled}[loaded.loads_as](loaded, text)
 
 
 def _translated(loaded: Any, text: str) -> Material:

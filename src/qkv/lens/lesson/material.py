@@ -166,13 +166,8 @@ def content_tokens(text: TokenizedText) -> list[int]:
     """Return the first tokens of words of some length; a Chinese character is such a word."""
     first = [n for n, word in enumerate(text.word_ids) if word is not None and (n == 0 or text.word_ids[n - 1] != word)]
     words = {n: text.words[text.word_ids[n] or 0] for n in first}
-    return [n for n, word in words.items() if _is_content(word)]
-
-
-def _is_content(word: str) -> bool:
-    if not word.isalpha() or word.lower() in FUNCTION_WORDS:
-        return False
-    return len(word) >= LETTERS or "\u3040" <= word <= "\u9fff"
+    long = {n for n, word in words.items() if len(word) >= LETTERS or "\u3040" <= word <= "\u9fff"}
+    return [n for n, word in words.items() if n in long and word.isalpha() and word.lower() not in FUNCTION_WORDS]
 
 
 def _positions(inspector: Inspector, rows: TokenizedText) -> list[int]:

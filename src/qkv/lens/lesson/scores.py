@@ -37,7 +37,8 @@ def scores_step(material: Material) -> LessonStep:
     visible = [n for n, value in enumerate(final.tolist()) if math.isfinite(value)]
     hidden = [n for n in range(len(final)) if n not in visible]
     exponentials = (final - final.max()).exp()
-    rows = _shown_keys(material, visible, hidden)
+    strongest = sorted(visible, key=lambda n: -float(weights[n]))[: ROWS - min(3, len(hidden))]
+    rows = sorted(strongest + hidden[: ROWS - len(strongest)])  # in the order of the sentence, with some hidden ones
     questions, says = [], _score_says(scored.name)
     columns = [_column("q · k" if divided else "score", scored["dot"], rows)]
     if divided is not None:
@@ -61,7 +62,7 @@ def scores_step(material: Material) -> LessonStep:
         says.append(say("A mask could hide tokens; here it hides none."))
     says.append(say("The softmax takes e to the power of each score and divides by the sum: weights that add up to 1."))
     questions += [_largest(names, material, visible), _share(exponentials, float(weights[best]))]
-    columns.append({**_column("e^(s − max)", exponentials, rows, "largest"), "short": "exp"})
+    columns.append({**_column("e^(s − max)", exponentials, rows, "largest"), "short": "e^(…)"})
     columns.append(_column("weight", weights, rows, "share"))
     table = picture(
         "scores",
@@ -87,12 +88,6 @@ def _score_says(name: str) -> list[LessonText]:
             "A large score means that the two fit."
         )
     ]
-
-
-def _shown_keys(material: Material, visible: list[int], hidden: list[int]) -> list[int]:
-    """Return the keys of the table, in the order of the sentence: those with the largest weights, and some hidden ones."""
-    best = sorted(visible, key=lambda n: -float(material.weights[n]))[: ROWS - min(3, len(hidden))]
-    return sorted(best + hidden[: ROWS - len(best)])
 
 
 def _column(

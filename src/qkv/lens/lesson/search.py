@@ -40,9 +40,9 @@ def _kept(search: SearchView) -> list[list[dict[str, Any]]]:
 def _considered(search: SearchView) -> list[list[dict[str, Any]]]:
     """Return the token that was taken in each step, with the most probable others."""
     rows: list[list[dict[str, Any]]] = []
-    above = 0
+    above, size = 0, len(search.writing.tokenizer)  # the model's vocabulary may be rounded up
     for node, step in zip([node for node in search.nodes if node.best][1:], search.writing.trace.steps, strict=False):
-        others = [(token, p) for token, p in step.top[0] if token != node.token][: COLUMNS - 1]
+        others = [(token, p) for token, p in step.top[0] if token != node.token and token < size][: COLUMNS - 1]
         pairs = sorted([(node.token, math.exp(node.logprob)), *others], key=lambda pair: -pair[1])
         names = search.writing.tokenizer.pieces([token for token, _ in pairs])
         rows.append(

@@ -82,7 +82,7 @@ export function start(element, lesson) {
     lesson.examples.forEach((one, n) => {
       pick.append(make("option", n === state.example ? { selected: "" } : {}, one.text));
     });
-    return make("label", { class: "sentence" }, `${say("Sentence")} `, pick);
+    return make("label", { class: "sentence" }, make("span", {}, say("Sentence")), pick);
   }
 
   function stepper() {

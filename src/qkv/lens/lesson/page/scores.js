@@ -13,7 +13,7 @@ export function scoresPicture(one, width, known) {
   const wide = (width - names - bar) / one.columns.length;
   const right = (n) => names + (n + 1) * wide - 6;
   const size = wide < 60 ? 12 : 13;
-  const heads = one.columns.map((column, n) => text(right(n), HEAD / 2, say((column.short && textWidth(column.label, 13) > wide - 24 && column.short) || column.label), { anchor: "end", kind: "symbol", size: wide < 60 ? 11 : 13 }));
+  const heads = one.columns.map((column, n) => text(right(n), HEAD / 2, say((column.short && textWidth(column.label, 13) > wide - 12 && column.short) || column.label), { anchor: "end", kind: "symbol", size: wide < 60 ? 11 : 13 }));
   const rows = one.keys.map((key, row) => {
     const top = HEAD + row * ROW;
     const numbers = one.columns.map((column, n) => {
