@@ -39,7 +39,7 @@ def problems(site: Path, browser: Any) -> Iterator[str]:
     for theme, viewport in (("light", DESKTOP), ("dark", PHONE)):
         page = browser.new_context(color_scheme=theme, viewport=viewport).new_page()
         failed: list[str] = []
-        page.on("pageerror", lambda error: failed.append(str(error)))
+        page.on("pageerror", lambda error, failed=failed: failed.append(str(error)))
         for name in PAGES:
             page.goto((site / name).resolve().as_uri())
             if AXE.is_file():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from inspected_models import TEXT, translator
+from qkv.lens.packed_weights import pack_weights, unpack_weights
 from qkv.lens.page import VIEWER, inline_json, notebook_frame, render_page
 from qkv.lens.view import look
 
@@ -26,11 +27,19 @@ def told() -> dict[str, Any]:
 def data_in(text: str) -> Any:
     """What a browser's JSON.parse would find: everything up to the first thing that ends the element."""
     begun = text.split('<script id="view" type="application/json">', 1)[1]
-    return json.loads(re.split("</script", begun, maxsplit=1, flags=re.IGNORECASE)[0])
+    return unpack_weights(json.loads(re.split("</script", begun, maxsplit=1, flags=re.IGNORECASE)[0]))
 
 
 def test_what_was_seen_is_in_the_page(told: dict[str, Any]) -> None:
     assert data_in(render_page(told)) == told
+
+
+def test_weights_are_packed_and_nothing_else(told: dict[str, Any]) -> None:
+    text = render_page(told)
+    assert '"heads":[{"packed":"' in text and len(text) < len(json.dumps(told)) + len(render_page({"words": {"source": ["x"]}}))
+    others = {"heads": [3, 3, 0], "text": {"heads": None}}
+    others |= {"rows": [{"heads": [[[-0.5]], [[0.123456]], [[7.0]]]}], "empty": {"heads": []}}
+    assert pack_weights(others) == others
 
 
 def test_no_text_ends_its_element(told: dict[str, Any]) -> None:
