@@ -188,11 +188,27 @@ def test_a_figure_fills_the_screen(show: Any, told: dict[str, Any]) -> None:
     shown.get_by_role("button", name="Full screen").click()
     leave = shown.get_by_role("button", name="Leave full screen")
     leave.wait_for()
-    assert shown.evaluate("document.fullscreenElement.className") == "qkv-figure"
-    assert shown.evaluate("parseFloat(getComputedStyle(document.fullscreenElement).fontSize)") >= 20
+    assert shown.evaluate("document.fullscreenElement.matches('.qkv-viewer')")
+    assert shown.locator(".chip").first.evaluate("e => parseFloat(getComputedStyle(e).fontSize)") >= 20
+    assert not shown.get_by_role("tab", name="Attention").is_visible()
     leave.click()
-    shown.get_by_role("button", name="Full screen").wait_for()
+    shown.get_by_role("tab", name="Attention").wait_for()
     assert shown.locator(".chip").first.bounding_box() == before
+
+
+def test_the_screen_stays_full_while_one_chooses(show: Any, told: dict[str, Any]) -> None:
+    shown = show(told)
+    tab(shown, "Attention")
+    shown.get_by_role("button", name="Full screen").click()
+    shown.get_by_role("button", name="Leave full screen").wait_for()
+    shown.get_by_role("radio", name="Reading the source").click()
+    assert shown.get_by_role("heading", name="Reading the source").is_visible()
+    shown.get_by_role("button", name="Layer 2, head 1").click()  # its figure is new
+    assert shown.get_by_role("heading", name="Layer 2, head 1").is_visible()
+    assert not shown.get_by_role("heading", name="Reading the source").is_visible()
+    shown.get_by_role("button", name="Close").click()
+    assert shown.get_by_role("heading", name="Reading the source").is_visible()
+    assert shown.evaluate("document.fullscreenElement !== null")
 
 
 def test_an_address_restores_the_view(show: Any, told: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ export function figure({ title, controls = [], picture, legend = null, name }) {
   );
   return make(
     "figure",
-    { class: "qkv-figure", "aria-label": title },
+    { class: "qkv-figure", "aria-label": title, "data-name": name },
     make("div", { class: "qkv-figure-head" }, make("h2", {}, title), tools),
     controls.length ? make("div", { class: "qkv-figure-controls" }, ...controls) : null,
     make("div", { class: "qkv-figure-picture" }, picture),
@@ -32,16 +32,40 @@ export function figure({ title, controls = [], picture, legend = null, name }) {
 /** A button that fills the screen with its figure; null where the browser does not allow it. */
 function fullScreenButton() {
   if (!document.fullscreenEnabled) return null;
-  const toggle = ({ currentTarget }) => {
-    const own = currentTarget.closest(".qkv-figure");
-    if (document.fullscreenElement === own) return document.exitFullscreen();
-    own.onfullscreenchange = () => {
-      one.textContent = document.fullscreenElement === own ? say("Leave full screen") : say("Full screen");
-    };
-    return own.requestFullscreen();
+  return button({ class: "plain full-screen", onclick: ({ currentTarget }) => toggleFullScreen(currentTarget.closest(".qkv-figure")) }, say("Full screen"));
+}
+
+/**
+ * The viewer fills the screen, and all but one figure is hidden, so that a view which is drawn anew stays there: then the figure
+ * that is new is shown, such as the head that was opened, or the one of the same name, or the first.
+ */
+function toggleFullScreen(figure) {
+  const viewer = figure.closest(".qkv-viewer");
+  if (document.fullscreenElement) return document.exitFullscreen();
+  const figures = () => [...viewer.querySelectorAll(".qkv-figure")];
+  const nameOf = (one) => one.dataset.name;
+  let [names, shown] = [figures().map(nameOf), nameOf(figure)];
+  const mark = (chosen) => {
+    figures().forEach((one) => {
+      one.classList.toggle("full", one === chosen);
+      one.querySelector(".full-screen").textContent = one === chosen ? say("Leave full screen") : say("Full screen");
+    });
+    if (chosen) [names, shown] = [figures().map(nameOf), nameOf(chosen)];
   };
-  const one = button({ class: "plain", onclick: toggle }, say("Full screen"));
-  return one;
+  const follow = () => {
+    const found = figures();
+    if (!found.length || found.map(nameOf).join() === names.join() && found.some((one) => one.matches(".full"))) return;
+    mark(found.find((one) => !names.includes(nameOf(one))) || found.find((one) => nameOf(one) === shown) || found[0]);
+  };
+  const watching = new MutationObserver(follow);
+  viewer.onfullscreenchange = () => {
+    if (document.fullscreenElement === viewer) return;
+    watching.disconnect();
+    mark(null);
+  };
+  mark(figure);
+  watching.observe(viewer, { childList: true, subtree: true });
+  return viewer.requestFullscreen();
 }
 
 function save(url, name) {
