@@ -13,6 +13,7 @@ from qkv.cli.change import change_command
 from qkv.cli.claims import claims_app
 from qkv.cli.completion import completion_command
 from qkv.cli.distil import distil_command
+from qkv.cli.doctor import doctor_command
 from qkv.cli.embed import embed_command
 from qkv.cli.evaluate import evaluate_command
 from qkv.cli.export import export_command
@@ -93,6 +94,7 @@ app.command("serve", rich_help_panel=USE)(serve_command)
 app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)
 app.command("export", rich_help_panel=EXCHANGE)(export_command)
+app.command("doctor", rich_help_panel=MEASURE)(doctor_command)
 app.command("completion", rich_help_panel=MEASURE)(completion_command)
 app.command("info", rich_help_panel=MEASURE)(info_command)
 app.add_typer(claims_app, name="claims", rich_help_panel=MEASURE)
