@@ -3,6 +3,7 @@
 # make test            all tests, from nothing
 # make check           lint, format and types
 # make docs            the site, into build/site: pages that work offline, with search
+# make sbom            what qkv is installed with, as CycloneDX, into build/sbom.json
 # make bench           speed, side by side with the peers, into runs/bench
 # make bench-peers     environments for peers that cannot share ours (eole, OpenNMT-py, Joey NMT); `make bench` then runs them too
 
@@ -11,7 +12,7 @@ TO ?= de
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo demo-translate test check docs bench bench-peers clean
+.PHONY: demo demo-translate test check docs sbom bench bench-peers clean
 
 demo: .venv/installed
 	$(BIN)/python demos/spelling.py
@@ -46,6 +47,15 @@ check: .venv/installed-dev
 docs: .venv/installed-docs
 	$(BIN)/python -m sphinx -q -W -b html docs build/site
 	@echo 'open build/site/index.html'
+
+# What qkv is installed with, without what only its development needs; the tool has an environment of its own.
+CYCLONEDX := cyclonedx-bom==7.5.0
+
+sbom:
+	rm -rf build/sbom && mkdir -p build
+	$(PYTHON) -m venv build/sbom/tool && build/sbom/tool/bin/python -m pip install --quiet $(CYCLONEDX)
+	$(PYTHON) -m venv build/sbom/qkv && build/sbom/qkv/bin/python -m pip install --quiet -c constraints.txt torch '.[serve]'
+	build/sbom/tool/bin/cyclonedx-py environment build/sbom/qkv --pyproject pyproject.toml --output-file build/sbom.json
 
 bench: .venv/installed-dev
 	$(INSTALL) -e '.[bench]'

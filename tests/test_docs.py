@@ -30,6 +30,8 @@ PAGES = [
     ROOT / "README.zh-CN.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    ROOT / "CODE_OF_CONDUCT.md",
     *sorted(DOCS.rglob("*.md")),
 ]
 PAGES = [page for page in PAGES if page.parent != DOCS / "reference"]  # made by `make docs`
