@@ -24,7 +24,7 @@ from qkv.cli.doctor.computing import (
     check_torch,
     check_training,
 )
-from qkv.cli.doctor.finding import Finding
+from qkv.cli.doctor.finding import Diagnosis
 from qkv.cli.doctor.packages import GIVES, Requirement, check_core, check_extras, numbers, requirements
 from qkv.cli.doctor.system import check_cache, check_disk, check_encoding, check_open_files, check_shared_memory
 from qkv.parts import kernels
@@ -63,7 +63,7 @@ def test_this_installation_is_fine(capsys: pytest.CaptureFixture[str], monkeypat
 
 
 def test_a_fault_is_a_line_and_the_exit_code(capsys: pytest.CaptureFixture[str], monkeypatch: Patch) -> None:
-    findings = [Finding("a", "ok", "fine"), Finding("b", "fail", "broken", "mend it")]
+    findings = [Diagnosis("a", "ok", "fine"), Diagnosis("b", "fail", "broken", "mend it")]
     monkeypatch.setattr("qkv.cli.doctor.checks.check_installation", lambda: iter(findings))
     with pytest.raises(SystemExit) as ended:
         doctor_command(as_json=False)
@@ -92,7 +92,7 @@ def test_requirements_are_those_of_the_metadata(installed: dict[str, str]) -> No
 @pytest.mark.parametrize(("version", "what"), [(None, "torch is missing"), ("2.4.1", "torch 2.4.1 is older than 2.11")])
 def test_a_needed_package_that_is_missing_or_old(installed: dict[str, str], version: str | None, what: str) -> None:
     installed.pop("torch") if version is None else installed.update(torch=version)
-    assert list(check_core()) == [Finding("packages", "fail", what, "pip install 'torch>=2.11'")]
+    assert list(check_core()) == [Diagnosis("packages", "fail", what, "pip install 'torch>=2.11'")]
     assert [found.check for found in check_installation()] == ["python", "packages"]  # nothing that imports it
 
 
@@ -129,7 +129,7 @@ def test_a_driver_that_does_not_fit_torch(monkeypatch: Patch) -> None:
     assert found.state == "fail" and "driver on your system is too old" in found.found
     assert "update the driver, or install a torch built for an older CUDA than 13.0" in found.advice
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert check_gpu() == Finding(
+    assert check_gpu() == Diagnosis(
         "gpu", "note", "there is one, and this torch is the build for CPUs", "install torch's build for CUDA"
     )
 
@@ -142,7 +142,7 @@ def test_triton_needs_a_compiler(monkeypatch: Patch) -> None:
     monkeypatch.setenv("CC", "tcc")
     assert check_compiler().found == "CC=tcc is not there"
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    assert check_compiler() == Finding("C compiler", "ok", "/usr/bin/tcc")
+    assert check_compiler() == Diagnosis("C compiler", "ok", "/usr/bin/tcc")
 
 
 def test_numba_that_does_not_compile(monkeypatch: Patch) -> None:
@@ -170,7 +170,7 @@ def test_a_cache_that_cannot_be_written(monkeypatch: Patch, tmp_path: Path) -> N
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "file" / "cache"))
     assert check_cache().state == "fail" and "set QKV_CACHE" in check_cache().advice
     monkeypatch.setenv("QKV_CACHE", str(tmp_path / "cache"))
-    assert check_cache() == Finding("cache", "ok", str(tmp_path / "cache"))
+    assert check_cache() == Diagnosis("cache", "ok", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize(("free", "state"), [(1e11, "ok"), (1e9, "note"), (1e7, "fail")])

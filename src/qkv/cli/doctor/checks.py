@@ -4,21 +4,21 @@ import platform
 import sys
 from collections.abc import Iterator
 
-from qkv.cli.doctor.finding import Finding
+from qkv.cli.doctor.finding import Diagnosis
 from qkv.cli.doctor.packages import check_core, check_extras
 
 OLDEST_PYTHON = (3, 11)
 
 
-def check_python() -> Finding:
+def check_python() -> Diagnosis:
     """Check the version of Python."""
     found = f"{platform.python_version()} on {platform.system()}"
     if tuple(sys.version_info[:2]) < OLDEST_PYTHON:
-        return Finding("python", "fail", found, "install Python 3.11 or newer")
-    return Finding("python", "ok", found)
+        return Diagnosis("python", "fail", found, "install Python 3.11 or newer")
+    return Diagnosis("python", "ok", found)
 
 
-def check_installation() -> Iterator[Finding]:
+def check_installation() -> Iterator[Diagnosis]:
     """Yield what each check found; where a package that qkv needs is missing, or torch is broken, nothing more is checked."""
     yield check_python()
     core = list(check_core())

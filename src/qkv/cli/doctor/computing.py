@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.base.errors import QkvError
 from qkv.base.hardware import choose_device, choose_precision, cpu_cores, describe_device
-from qkv.cli.doctor.finding import Finding
+from qkv.cli.doctor.finding import Diagnosis
 
 COMPILERS = ("gcc", "clang", "cc")
 CLOSE = 0.02  # relative difference of losses: kernels on a GPU compute in bf16
@@ -22,17 +22,17 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:160]}"
 
 
-def check_torch() -> Finding:
+def check_torch() -> Diagnosis:
     """Check that torch can be imported, and say which build it is."""
     try:
         import torch
     except Exception as error:  # libraries that do not fit end in errors of any kind
-        return Finding("torch", "fail", one_line(error), "install torch anew: pip install --force-reinstall torch")
+        return Diagnosis("torch", "fail", one_line(error), "install torch anew: pip install --force-reinstall torch")
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}" if torch.version.hip else "CPU"
-    return Finding("torch", "ok", f"{metadata.version('torch')}, built for {build}")
+    return Diagnosis("torch", "ok", f"{metadata.version('torch')}, built for {build}")
 
 
-def check_gpu() -> Finding:
+def check_gpu() -> Diagnosis:
     """Check that torch sees the GPU that is there."""
     import torch
 
@@ -40,40 +40,40 @@ def check_gpu() -> Finding:
         warnings.simplefilter("always")
         seen = torch.cuda.is_available()
     if seen:
-        return Finding("gpu", "ok", describe_device(torch.device("cuda")))
+        return Diagnosis("gpu", "ok", describe_device(torch.device("cuda")))
     if torch.backends.mps.is_available():
-        return Finding("gpu", "ok", f"{describe_device(torch.device('mps'))}, in float32")
+        return Diagnosis("gpu", "ok", f"{describe_device(torch.device('mps'))}, in float32")
     if not _has_nvidia_driver():
-        return Finding("gpu", "ok", "none, so that the CPU computes")
+        return Diagnosis("gpu", "ok", "none, so that the CPU computes")
     if torch.version.cuda is None:
-        return Finding("gpu", "note", "there is one, and this torch is the build for CPUs", "install torch's build for CUDA")
+        return Diagnosis("gpu", "note", "there is one, and this torch is the build for CPUs", "install torch's build for CUDA")
     why = str(caught[0].message).partition("(")[0].strip()[:160] if caught else "torch does not see it"
     advice = f"update the driver, or install a torch built for an older CUDA than {torch.version.cuda}"
-    return Finding("gpu", "fail", why, f"{advice}; until then give --device cpu")
+    return Diagnosis("gpu", "fail", why, f"{advice}; until then give --device cpu")
 
 
 def _has_nvidia_driver() -> bool:
     return shutil.which("nvidia-smi") is not None or os.path.exists("/proc/driver/nvidia/version")  # noqa: PTH110
 
 
-def check_compiler() -> Finding:
+def check_compiler() -> Diagnosis:
     """Check for a C compiler, which Triton needs on a GPU."""
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("C compiler", "ok", "not needed without an NVIDIA GPU")
+        return Diagnosis("C compiler", "ok", "not needed without an NVIDIA GPU")
     named = os.environ.get("CC")
     path = shutil.which(named) if named else next(filter(None, map(shutil.which, COMPILERS)), None)
     if path is None:
         found = f"CC={named} is not there" if named else f"none of {', '.join(COMPILERS)}"
-        return Finding("C compiler", "note", found, "install gcc; without it torch's slower kernels are used")
-    return Finding("C compiler", "ok", path)
+        return Diagnosis("C compiler", "note", found, "install gcc; without it torch's slower kernels are used")
+    return Diagnosis("C compiler", "ok", path)
 
 
-def check_numba() -> Finding:
+def check_numba() -> Diagnosis:
     """Check that numba compiles, keeps what it has compiled, and that compiled code runs on threads."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        return Finding("numba", "fail", "NUMBA_DISABLE_JIT is set", "unset it: word vectors would train a hundred times slower")
+        return Diagnosis("numba", "fail", "NUMBA_DISABLE_JIT is set", "unset it: word vectors would train a hundred times slower")
     import torch
 
     from qkv.parts import kernels
@@ -84,19 +84,21 @@ def check_numba() -> Finding:
         attend(torch.zeros(1, 1), log, index, first, 1)
     except Exception as error:  # of numba, LLVM, or the folder of numba's cache
         advice = "set NUMBA_CACHE_DIR to a folder that you may write to, or install numba anew"
-        return Finding("numba", "fail", one_line(error), advice)
-    return Finding("numba", "ok", f"{metadata.version('numba')}, compiles")
+        return Diagnosis("numba", "fail", one_line(error), advice)
+    return Diagnosis("numba", "ok", f"{metadata.version('numba')}, compiles")
 
 
-def check_threads() -> Finding:
+def check_threads() -> Diagnosis:
     """Check the number of threads against the number of cores."""
     cores, given = cpu_cores(), os.environ.get("OMP_NUM_THREADS", "")
     if given and not given.isdigit():
-        return Finding("threads", "note", f"OMP_NUM_THREADS={given}", f"give a number up to {cores}")
+        return Diagnosis("threads", "note", f"OMP_NUM_THREADS={given}", f"give a number up to {cores}")
     if given and int(given) > cores:
         found = f"OMP_NUM_THREADS={given} on {cores} cores"
-        return Finding("threads", "note", found, f"set it to {cores} or less: threads that wait for a core slow all others down")
-    return Finding("threads", "ok", f"{cores} cores" + (f", OMP_NUM_THREADS={given}" if given else ""))
+        return Diagnosis(
+            "threads", "note", found, f"set it to {cores} or less: threads that wait for a core slow all others down"
+        )
+    return Diagnosis("threads", "ok", f"{cores} cores" + (f", OMP_NUM_THREADS={given}" if given else ""))
 
 
 def tiny_loss(device: Any, steps: int = 0) -> list[float]:
@@ -127,7 +129,7 @@ def tiny_loss(device: Any, steps: int = 0) -> list[float]:
     return losses
 
 
-def check_kernels() -> Finding:
+def check_kernels() -> Diagnosis:
     """Check that qkv's kernels can be built, and give the result of plain torch on a tiny case."""
     import torch
 
@@ -147,20 +149,20 @@ def check_kernels() -> Finding:
             triton = device.type == "cuda" and kernels.run_on(device)
             built = "numba's and Triton's" if triton else f"numba's; torch's own on {describe_device(device)}"
     except Exception as error:  # of a compiler, a driver or torch
-        return Finding("kernels", "fail", one_line(error), "see the lines on torch, gpu, numba and the C compiler")
+        return Diagnosis("kernels", "fail", one_line(error), "see the lines on torch, gpu, numba and the C compiler")
     if not difference < 1e-4:
-        return Finding("kernels", "fail", "they give other results than plain torch", REPORT)
-    return Finding("kernels", "ok", f"{built}, as plain torch")
+        return Diagnosis("kernels", "fail", "they give other results than plain torch", REPORT)
+    return Diagnosis("kernels", "ok", f"{built}, as plain torch")
 
 
-def check_training() -> Finding:
+def check_training() -> Diagnosis:
     """Check that a few steps of training lower the loss of a tiny model."""
     try:
         device = choose_device()
         losses = tiny_loss(device, STEPS)
     except (QkvError, RuntimeError, OSError) as error:
-        return Finding("training", "fail", one_line(error), REPORT)
+        return Diagnosis("training", "fail", one_line(error), REPORT)
     found = f"loss {losses[0]:.2f} -> {losses[-1]:.2f} in {STEPS} steps ({device.type})"
     if not losses[-1] < losses[0] < sys.float_info.max:
-        return Finding("training", "fail", found, "the loss should fall: report it with the output of qkv doctor --json")
-    return Finding("training", "ok", found)
+        return Diagnosis("training", "fail", found, "the loss should fall: report it with the output of qkv doctor --json")
+    return Diagnosis("training", "ok", found)

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 State = Literal["ok", "note", "fail"]  # note: slower, or less can be done; fail: something will end in an error
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """A line of `qkv doctor`; `advice` says what to do, and is empty where all is well."""
 
     check: str

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import NamedTuple
 
-from qkv.cli.doctor.finding import Finding
+from qkv.cli.doctor.finding import Diagnosis
 
 # What each extra is for, in the words of a user.
 GIVES = {
@@ -48,22 +48,22 @@ def fault(requirement: Requirement) -> str:
     return ""
 
 
-def check_core() -> Iterator[Finding]:
+def check_core() -> Iterator[Diagnosis]:
     """Check the packages that qkv cannot do without."""
     try:
         core = [requirement for requirement in requirements() if not requirement.extra]
     except metadata.PackageNotFoundError:
-        yield Finding("packages", "note", "qkv is not installed, it runs from its source", "pip install . in its folder")
+        yield Diagnosis("packages", "note", "qkv is not installed, it runs from its source", "pip install . in its folder")
         return
     faults = [(requirement, found) for requirement in core if (found := fault(requirement))]
     for requirement, found in faults:
         wanted = f"{requirement.package}>={requirement.oldest}" if requirement.oldest else requirement.package
-        yield Finding("packages", "fail", found, f"pip install '{wanted}'")
+        yield Diagnosis("packages", "fail", found, f"pip install '{wanted}'")
     if not faults:
-        yield Finding("packages", "ok", f"all {len(core)} that qkv needs")
+        yield Diagnosis("packages", "ok", f"all {len(core)} that qkv needs")
 
 
-def check_extras() -> Iterator[Finding]:
+def check_extras() -> Iterator[Diagnosis]:
     """Check the packages of each extra: a missing one is left out by choice, one that is too old fails when it is used."""
     try:
         known = requirements()
@@ -73,7 +73,7 @@ def check_extras() -> Iterator[Finding]:
         faults = [found for requirement in known if requirement.extra == extra and (found := fault(requirement))]
         old = [found for found in faults if "older than" in found]
         if not faults:
-            yield Finding(f"extra {extra}", "ok", gives)
+            yield Diagnosis(f"extra {extra}", "ok", gives)
         else:
             advice = f"pip install 'qkv[{extra}]' gives {gives}"
-            yield Finding(f"extra {extra}", "fail" if old else "note", ", ".join(old or faults), advice)
+            yield Diagnosis(f"extra {extra}", "fail" if old else "note", ", ".join(old or faults), advice)
