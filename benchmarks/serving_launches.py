@@ -23,7 +23,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
@@ -34,8 +33,8 @@ RECORDING = 3000.0  # of a graph, beside its operations
 PYTHON = {"step": 250.0, "reading": 500.0}  # everything else that a turn does
 ROUND_TRIP = 0.004  # seconds between an answer and the caller's next request
 VIEWS = {
-    "view", "_unsafe_view", "select", "slice", "expand", "transpose", "permute", "unsqueeze", "squeeze", "split", "split_with_sizes",
-    "t", "as_strided", "alias", "detach", "unbind", "unfold", "_reshape_alias", "view_as", "lift_fresh", "empty", "new_empty",
+    "view", "_unsafe_view", "select", "slice", "expand", "transpose", "permute", "unsqueeze", "squeeze", "split",
+    "split_with_sizes", "t", "as_strided", "alias", "detach", "unbind", "unfold", "_reshape_alias", "view_as", "lift_fresh", "empty", "new_empty",
 }  # fmt: skip
 
 

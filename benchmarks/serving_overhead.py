@@ -24,7 +24,10 @@ from typing import Any
 from serving_latency import service
 
 PROMPTS, TOKENS = 64, 200
-WORDS = "the of and to in a is that for it was on are as with his they at be this from have or by one had not but what all".split()
+WORDS = (
+    "the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "was", "on", "are", "as", "with", "his", "they", "at", "be",
+    "this", "from", "have", "or", "by", "one", "had", "not", "but", "what", "all",
+)  # fmt: skip
 USED = re.compile(rb'"completion_tokens": ?(\d+)')
 END = b"\r\n0\r\n\r\n"  # of an answer in chunks
 WARM_UP = 3.0  # seconds
@@ -101,8 +104,8 @@ class Caller(asyncio.Protocol):
                 "stream_options": {"include_usage": True},
             }
         ).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        self.transport.write(head.encode() + b"\r\n\r\n" + body)
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        self.transport.write(head % len(body) + body)
         self.asked, self.first = time.perf_counter(), 0.0
 
     def data_received(self, data: bytes) -> None:
@@ -148,7 +151,7 @@ class Load:
         for transport in transports:
             transport.abort()
         names = ("event loop", "model", "prepare", "prepare")
-        times = {name: 0.0 for name in names} | {"callers": own}
+        times = dict.fromkeys(names, 0.0) | {"callers": own}
         worker = max(after, key=lambda pid: sum(after[pid]) - sum(before.get(pid, ())))
         for index, (later, earlier) in enumerate(zip(after[worker], before[worker], strict=False)):
             times[names[min(index, len(names) - 1)]] += later - earlier

@@ -3,6 +3,7 @@
 N inputs in the batch, S source length, R hypotheses.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.base.errors import TrainingError
+from qkv.base.transfer import on_device
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints
 from qkv.decoding.logprobs import LogprobRecord
@@ -29,8 +31,7 @@ CONTINUE, DONE, AT_LIMIT, STUCK, GONE = range(5)  # status of a row after a step
 class DecodingBatch:
     """The inputs that are decoded together, with everything that holds for all their steps; others may join them."""
 
-    ids: Tensor  # (N, S)
-    keep: Tensor  # (N, S)
+    device: torch.device
     config: DecodingConfig
     constraints: Constraints
     limit: np.ndarray  # (N,) length limit of each output, the end included
@@ -42,6 +43,8 @@ class DecodingBatch:
     last_tokens: list[int] | None = None  # the last token of each prompt; None if outputs begin with bos
     on_token: OnToken | None = None  # called with each token but the end, where tokens are never taken back
     records: Sequence[LogprobRecord | None] | None = None  # of the outputs whose log-probabilities are wanted
+    prompts: list[list[int]] | None = None  # tokens before each output; None where no penalty reads them
+    keep: Tensor | None = None  # (N, S) where sources have tokens; None where no penalty reads it
     trace: SearchTrace | None = None  # records the search for a single input
 
     def __post_init__(self) -> None:
@@ -50,8 +53,7 @@ class DecodingBatch:
 
     def _tabulate(self) -> None:
         # One table for all uses, so that bounds and scores round alike.
-        lengths = torch.arange(int(self.limit.max()) + 1)
-        self.penalty = length_penalty(lengths, self.config.length_penalty).numpy()
+        self.penalty = _length_penalties(int(self.limit.max()), self.config.length_penalty)
 
     def __len__(self) -> int:
         return len(self.limit)
@@ -60,7 +62,7 @@ class DecodingBatch:
     def first_tokens(self) -> Tensor:
         """The token that each output follows, (N,)."""
         first = [self.bos] * len(self) if self.last_tokens is None else self.last_tokens
-        return torch.tensor(first, dtype=torch.long, device=self.ids.device)
+        return on_device(np.array(first, dtype=np.int64), self.device)
 
     @property
     def all_records(self) -> Sequence[LogprobRecord | None]:
@@ -69,11 +71,10 @@ class DecodingBatch:
 
     def pick(self, rows: np.ndarray) -> "DecodingBatch":
         """Return some of the inputs; they may repeat."""
-        chosen = torch.from_numpy(rows).to(self.ids.device)
         picked = replace(
             self,
-            ids=self.ids[chosen],
-            keep=self.keep[chosen],
+            prompts=None if self.prompts is None else [self.prompts[row] for row in rows],
+            keep=None if self.keep is None else self.keep[on_device(rows, self.device)],
             constraints=self.constraints.pick(rows),
             limit=self.limit[rows],
             numbers=[self.numbers[row] for row in rows],
@@ -88,8 +89,7 @@ class DecodingBatch:
         """Return the inputs of both, in this order."""
         joined = replace(
             self,
-            ids=joined_rows(self.ids, other.ids),
-            keep=joined_rows(self.keep, other.keep),
+            prompts=None if self.prompts is None else [*self.prompts, *(other.prompts or ())],
             constraints=self.constraints.join(other.constraints),
             limit=np.concatenate([self.limit, other.limit]),
             numbers=[*self.numbers, *other.numbers],
@@ -100,12 +100,11 @@ class DecodingBatch:
         joined.lengths = np.concatenate([self.lengths, other.lengths])
         return joined
 
-    def previous_tokens(self) -> list[list[int]]:
-        """Return the prompt of each of the inputs; empty if outputs do not continue their inputs."""
-        if self.last_tokens is None:
-            return [[] for _ in self.numbers]
-        prompts = [ids[keep].tolist() for ids, keep in zip(self.ids.cpu(), self.keep.cpu(), strict=True)]
-        return [[*prompt, last] for prompt, last in zip(prompts, self.last_tokens, strict=True)]
+
+@functools.lru_cache(maxsize=64)
+def _length_penalties(longest: int, penalty: float) -> np.ndarray:
+    """Return the length penalty of each length up to the longest, made once: others join at every few steps."""
+    return length_penalty(torch.arange(longest + 1), penalty).numpy()
 
 
 def joined_rows(first: Tensor, second: Tensor, fill: int = 0, left: bool = False) -> Tensor:
@@ -123,7 +122,7 @@ def take_places(state: Any, done: np.ndarray, other: Any, count: int, device: to
     places = np.flatnonzero(done)[:count]
     if len(places) < count or not isinstance(state, Replaceable):
         return None
-    if not state.replace(torch.from_numpy(places).to(device), other):
+    if not state.replace(on_device(places, device), other):
         return None
     order = np.arange(len(done))
     order[places] = len(done) + np.arange(count)

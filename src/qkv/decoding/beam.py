@@ -28,6 +28,7 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.base.graphs import FunctionRecorder
+from qkv.base.transfer import on_device
 from qkv.decoding.banks import expand_with_phrases
 from qkv.decoding.batch import (
     AT_LIMIT,
@@ -61,7 +62,7 @@ class LiveHypotheses:
 
     def pick(self, rows: np.ndarray) -> "LiveHypotheses":
         """Return the hypotheses of some of the N inputs."""
-        chosen = torch.from_numpy(rows).to(self.logprob.device)
+        chosen = on_device(rows, self.logprob.device)
         covered = None if self.covered is None else self.covered[chosen]
         progress = None if self.progress is None else self.progress.pick(rows)
         return LiveHypotheses(self.tokens[chosen], self.logprob[chosen], covered, progress)
@@ -80,11 +81,12 @@ class LiveHypotheses:
 class BeamSearch:
     """The search for the n best outputs of each input; others may join between two steps."""
 
-    def __init__(self, model: Decodable, batch: DecodingBatch):
-        config, device, inputs = batch.config, batch.ids.device, len(batch)
+    def __init__(self, model: Decodable, batch: DecodingBatch, ids: Tensor, keep: Tensor):
+        """Read the sources of a batch, ids and keep (N, S)."""
+        config, device, inputs = batch.config, batch.device, len(batch)
         self.model, self.batch = model, batch
-        self.state = model.start(batch.ids, batch.keep, int(batch.limit.max()), attention=config.coverage_penalty > 0)
-        covered = torch.zeros(batch.ids.shape, device=device)[:, None] if config.coverage_penalty else None
+        self.state = model.start(ids, keep, int(batch.limit.max()), attention=config.coverage_penalty > 0)
+        covered = torch.zeros(ids.shape, device=device)[:, None] if config.coverage_penalty else None
         progress = None if batch.constraints.phrases is None else batch.constraints.phrases.begin()
         empty = torch.empty(inputs, 1, 0, dtype=torch.long, device=device)
         self.live = LiveHypotheses(empty, torch.zeros(inputs, 1, device=device), covered, progress)
@@ -124,7 +126,7 @@ class BeamSearch:
         if order is not None:
             self._pick(order)
             width = self.live.logprob.size(1)
-            self.last = self.last.view(-1, width)[torch.from_numpy(order).to(self.last.device)].flatten()
+            self.last = self.last.view(-1, width)[on_device(order, self.last.device)].flatten()
 
     def drop(self, owners: Iterable[Any]) -> None:
         """End the search for some owners, of which nobody wants to know any more."""
@@ -189,11 +191,11 @@ class BeamSearch:
             if not len(rows):
                 continue
             some, batch = live.pick(rows), self.batch.pick(rows)
-            chosen = torch.from_numpy(rows).to(some.logprob.device)
+            chosen = on_device(rows, some.logprob.device)
             if which == STUCK:
                 some.logprob = some.logprob.masked_fill(self.best.score[chosen, :1] > DEAD, DEAD)
             if some.progress is not None:  # of those, only the ones that lack the fewest phrases
-                lacking = torch.from_numpy((~some.progress.met).sum(-1)).to(some.logprob.device)
+                lacking = on_device((~some.progress.met).sum(-1), some.logprob.device)
                 lacking = lacking.masked_fill(some.logprob == DEAD, some.progress.met.shape[-1])
                 some.logprob = some.logprob.masked_fill(lacking > lacking.amin(-1, keepdim=True), DEAD)
             parent = torch.arange(some.logprob.size(1), device=chosen.device).expand_as(some.logprob)
@@ -216,10 +218,10 @@ class BeamSearch:
         if worth_leaving(active, rows.device):
             kept = np.flatnonzero(active)
             self._pick(kept)
-            stay = torch.from_numpy(kept).to(rows.device)
+            stay = on_device(kept, rows.device)
             rows = rows[stay]
         elif not active.all():
-            ended = torch.from_numpy(np.flatnonzero(~active)).to(rows.device)
+            ended = on_device(np.flatnonzero(~active), rows.device)
             self.live.logprob = grown.logprob.index_fill(0, ended, DEAD)
             if self._has_places:
                 self.state.retire(ended)  # type: ignore[attr-defined]
@@ -250,7 +252,7 @@ class BeamSearch:
             return
         kept, width = np.flatnonzero(~self.gone), self.live.logprob.size(1)
         self._pick(kept)
-        stay = torch.from_numpy(kept).to(self.last.device)
+        stay = on_device(kept, self.last.device)
         self._move(stay[:, None] * width + torch.arange(width, device=stay.device), stay)
         self.last = self.last.view(-1, width)[stay].flatten()
 
@@ -320,9 +322,10 @@ def _of_parents(values: Tensor, parent: Tensor) -> Tensor:
 
 def _score(live: LiveHypotheses, logprob: Tensor, lengths: np.ndarray, parent: Tensor, batch: DecodingBatch) -> Tensor:
     """Return log-probabilities (N, C) of continuations with the penalties of these lengths (N,)."""
-    score = logprob / torch.from_numpy(batch.penalty[lengths]).to(logprob.device)[:, None]
+    score = logprob / on_device(batch.penalty[lengths], logprob.device)[:, None]
     if live.covered is None:
         return score
+    assert batch.keep is not None
     penalty = coverage_penalty(live.covered, batch.keep[:, None], batch.config.coverage_penalty)
     return score + penalty.gather(1, parent)
 

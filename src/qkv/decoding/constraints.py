@@ -4,14 +4,17 @@ N inputs, R hypotheses, V vocabulary, T tokens so far, P longest prefix.
 """
 
 import copy
+import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, MutableMapping
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from qkv.base.errors import DataError
+from qkv.base.transfer import on_device
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import DEAD, NONE
 from qkv.decoding.phrases import PhraseTables
@@ -96,11 +99,10 @@ class Constraints:
         phrases: PhraseTables | None = None,  # phrases that each output must contain
     ) -> None:
         self.config, self.eos, self.phrases, self.device = config, eos, phrases, device
-        self.never = torch.tensor(never, dtype=torch.long, device=device)
-        self.not_yet = torch.tensor([*never, eos], dtype=torch.long, device=device)  # before min_length is reached
-        self.prefix, self.allowed = prefix, allowed
+        self.never = _ids(tuple(never), device)
+        self.not_yet = _ids((*never, eos), device)  # before min_length is reached
         self.outside: Tensor | None = None  # (N, V) not allowed, or (1, V) if the same for all; made when V is known
-        self.prefix_length = np.array([len(tokens) for tokens in prefix])  # (N,)
+        self._set_inputs(prefix, allowed)
 
     def pick(self, rows: np.ndarray) -> "Constraints":
         """Return the constraints of some of the inputs."""
@@ -108,7 +110,7 @@ class Constraints:
         allowed = None if self.allowed is None else [self.allowed[row] for row in rows]
         picked = self._of_others(prefix, allowed, self.phrases)
         if self.outside is not None:
-            picked.outside = self.outside if len(self.outside) == 1 else self.outside[torch.from_numpy(rows)]
+            picked.outside = self.outside if len(self.outside) == 1 else self.outside[on_device(rows, self.device)]
         return picked
 
     def join(self, other: "Constraints") -> "Constraints":
@@ -122,26 +124,33 @@ class Constraints:
     def _of_others(self, prefix: list[list[int]], allowed: list[Tensor] | None, phrases: PhraseTables | None) -> "Constraints":
         """Return the same constraints for other inputs, with the tensors of ids that a recorded step may read."""
         others = copy.copy(self)
-        others.prefix, others.allowed, others.phrases, others.outside = prefix, allowed, phrases, None
-        others.prefix_length = np.array([len(tokens) for tokens in prefix])
+        others.phrases, others.outside = phrases, None
+        others._set_inputs(prefix, allowed)
         return others
 
-    @property
-    def same_allowed(self) -> bool:
-        """Whether all outputs may use the same ids."""
-        return self.allowed is not None and all(ids is self.allowed[0] for ids in self.allowed)
+    def _set_inputs(self, prefix: list[list[int]], allowed: list[Tensor] | None) -> None:
+        self.prefix, self.allowed = prefix, allowed
+        self.prefix_length = np.array([len(tokens) for tokens in prefix])  # (N,)
+        self.same_allowed = allowed is not None and all(ids is allowed[0] for ids in allowed)  # whether for all outputs
 
     @property
     def need_tokens(self) -> bool:
         """Whether constraints depend on the tokens so far."""
         return self.config.no_repeat_ngram > 0
 
-    def key(self, lengths: np.ndarray) -> str | None:
-        """Return a key for constraints that are the same for all hypotheses after so many tokens, (N,); None if they differ."""
+    def key(self, lengths: np.ndarray) -> Hashable | None:
+        """Return a key for constraints that are the same for all hypotheses after so many tokens, (N,); None if they differ.
+
+        It has the address of every tensor that `apply` reads and that another search may not have.
+        """
         early = lengths < self.config.min_length
-        if self.need_tokens or self.allowed is not None or self.phrases is not None or self.forced(lengths).any():
+        if self.need_tokens or self.phrases is not None or self.forced(lengths).any() or (early.any() and not early.all()):
             return None
-        return "not yet" if early.all() else None if early.any() else "never"
+        if self.allowed is None:
+            return bool(early.any())
+        if self.outside is None or len(self.outside) > 1:
+            return None
+        return bool(early.any()), self.outside.data_ptr()
 
     def apply(self, logprobs: Tensor, lengths: np.ndarray, tokens: Tensor | None) -> None:
         """Forbid in logprobs (R, V) the tokens that may not follow the first `lengths` ones, (N,), of tokens (R, T).
@@ -159,7 +168,7 @@ class Constraints:
             logprobs.view(len(lengths), width, -1)[torch.from_numpy(np.flatnonzero(early)), :, self.eos] = DEAD
         if self.allowed is not None:
             if self.outside is None:
-                self.outside = self._not_allowed(self.allowed[:1] if self.same_allowed else self.allowed, vocabulary)
+                self.outside = self._outside(vocabulary)
             outside = self.outside if len(self.outside) == 1 else self.outside.repeat_interleave(width, 0)
             logprobs.masked_fill_(outside, DEAD)
         if tokens is not None:
@@ -177,7 +186,18 @@ class Constraints:
         for row in np.flatnonzero(forced):
             check_id(max(self.prefix[row]), vocabulary, "a prefix")
             wanted[row] = self.prefix[row][lengths[row]]
-        return torch.from_numpy(wanted).to(self.device)
+        return on_device(wanted, self.device)
+
+    def _outside(self, vocabulary: int) -> Tensor:
+        """Return which ids each output may not use, (N, V), or (1, V) if the same for all: then made once for all searches."""
+        assert self.allowed is not None
+        if not self.same_allowed:
+            return self._not_allowed(self.allowed, vocabulary)
+        made = _OUTSIDE.setdefault(self.allowed[0], {})
+        key = (vocabulary, self.eos, self.device)
+        if key not in made:
+            made[key] = self._not_allowed(self.allowed[:1], vocabulary)
+        return made[key]
 
     def _not_allowed(self, allowed: list[Tensor], vocabulary: int) -> Tensor:
         """Return which ids each output may not use. -> (N, V)."""
@@ -188,6 +208,16 @@ class Constraints:
             row[ids.long().cpu()] = False
         outside[:, self.eos] = False
         return outside.to(self.device)
+
+
+# What may not be used where certain ids are allowed, by these: a model's searches have the same ones.
+_OUTSIDE: MutableMapping[Tensor, dict[Hashable, Tensor]] = WeakTensorKeyDictionary()
+
+
+@functools.lru_cache(maxsize=64)
+def _ids(ids: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return ids on a device, where they stay: recorded steps read them."""
+    return on_device(np.array(ids, dtype=np.int64), device)
 
 
 def check_id(token: int, vocabulary: int, where: str) -> None:

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.base.transfer import on_device
+
 NONE = -1  # fills tensors of tokens where there is no token
 DEAD = float("-inf")  # the log-probability of a slot without a hypothesis
 
@@ -70,7 +72,7 @@ class BestHypotheses:
 
     def pick(self, rows: np.ndarray) -> "BestHypotheses":
         """Return those of some of the inputs."""
-        chosen = torch.from_numpy(rows).to(self.score.device)
+        chosen = on_device(rows, self.score.device)
         return BestHypotheses(self.tokens[chosen], self.logprob[chosen], self.score[chosen], self.finished[chosen])
 
     def join(self, other: "BestHypotheses") -> "BestHypotheses":

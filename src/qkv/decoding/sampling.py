@@ -15,6 +15,7 @@ from torch import Tensor
 from qkv.base.graphs import FunctionRecorder
 from qkv.base.hardware import widest_float
 from qkv.base.seeds import rng_at
+from qkv.base.transfer import on_device
 from qkv.decoding.batch import DecodingBatch, check, joined_rows, take_places, worth_leaving
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import RepetitionPenalty
@@ -74,17 +75,24 @@ def drawn_from(logprobs: Tensor, options: SamplingOptions | DecodingConfig) -> t
 class TokenSearch:
     """Outputs that grow by one token a step: the most probable one, or one that is drawn. Others may join between two steps."""
 
-    def __init__(self, model: Decodable, batch: DecodingBatch, copies: int = 1):
-        """Start `copies` outputs of each input; where there are several, owners are their numbers, input by input."""
-        self.model, self.state = model, model.start(batch.ids, batch.keep, int(batch.limit.max()))
+    def __init__(self, model: Decodable, batch: DecodingBatch, ids: Tensor, keep: Tensor, copies: int = 1):
+        """Start `copies` outputs of each input, ids and keep (N, S).
+
+        Where there are several, owners are their numbers, input by input.
+        """
+        self.model, self.state = model, model.start(ids, keep, int(batch.limit.max()))
+        # Protocols are slow to ask.
+        self.unread = self.state if isinstance(self.state, ReadsPieces) else None
+        self.replaceable = self.state if isinstance(self.state, Replaceable) else None
         if copies > 1:
             rows = np.arange(len(batch)).repeat(copies)
             batch = batch.pick(rows)
             batch.owners = range(len(rows))
-            self.state.select(torch.from_numpy(rows).to(batch.ids.device))
+            self.state.select(on_device(rows, batch.device))
         self.batch, self.last = batch, batch.first_tokens  # last (N,): the newest token of each output
         self.options = [sampling_options(batch.config)] * len(batch)
-        self.uniform = _uniform_numbers(batch, copies)  # (N, steps)
+        self.groups = _rows_by_options(self.options)
+        self.uniform = _uniform_numbers(batch, copies)  # (N, steps), on the host
         self.outputs: list[list[int]] = [[] for _ in range(len(batch))]
         self.logprob = np.zeros(len(batch), dtype=np.float32)
         self.active = np.ones(len(batch), dtype=bool)  # (N,) those that have not ended
@@ -114,8 +122,9 @@ class TokenSearch:
             self.repetition.join(other._repetition(self.repetition.seen.size(1)))
         self.batch = self.batch.join(other.batch)
         self.last = torch.cat([self.last, other.last])
-        self.options += other.options
-        self.uniform = joined_rows(self.uniform, other.uniform)
+        self.options = [*self.options, *other.options]
+        self.groups = _rows_by_options(self.options)
+        self.uniform = joined_rows(torch.from_numpy(self.uniform), torch.from_numpy(other.uniform)).numpy()
         self.outputs += other.outputs
         self.counts = None  # counted again from all outputs
         self.logprob = np.concatenate([self.logprob, other.logprob])
@@ -132,9 +141,9 @@ class TokenSearch:
 
     def step(self) -> list[tuple[Any, list[Hypothesis]]]:
         """Add a token to each output, or read a piece of long inputs; return the outputs that ended, with their owners."""
-        if isinstance(self.state, ReadsPieces) and not self.state.read_piece():
+        if self.unread is not None and not self.unread.read_piece():
             return []
-        batch, groups = self.batch, self._groups()
+        batch, groups = self.batch, self.groups
         self.logits = own = self.model.step(self.last, self.state)
         logits = self._penalised(own)
         # The graph reads the logits and the numbers; everything else that it depends on is in the key.
@@ -160,8 +169,8 @@ class TokenSearch:
             count_tokens(self.counts, self.last)
         if self.active.any() and worth_leaving(self.active, self.last.device):
             self._leave()
-        elif ended and isinstance(self.state, Replaceable):
-            self.state.retire(torch.from_numpy(np.flatnonzero(~self.active)).to(self.last.device))
+        elif ended and self.replaceable is not None:
+            self.replaceable.retire(on_device(np.flatnonzero(~self.active), self.last.device))
         return ended
 
     def _penalised(self, logits: Tensor) -> Tensor:
@@ -176,19 +185,12 @@ class TokenSearch:
         penalties = [(options.frequency_penalty, options.presence_penalty) for options in self.options]
         return penalise(logits, self.counts, *torch.tensor(penalties, device=logits.device).T)
 
-    def _groups(self) -> dict[SamplingOptions, list[int]]:
-        """Return the rows of outputs with equal options."""
-        groups: dict[SamplingOptions, list[int]] = {}
-        for row, options in enumerate(self.options):
-            groups.setdefault(options, []).append(row)
-        return groups
-
     def _numbers(self) -> Tensor:
         """Return the random number of each output's next token, (N,); (N, 0) if none samples."""
-        if not self.uniform.size(1):
-            return self.uniform
-        lengths = np.minimum(self.batch.lengths, self.uniform.size(1) - 1)  # an output that has ended waits to leave
-        return self.uniform.gather(1, torch.from_numpy(lengths).to(self.last.device)[:, None])[:, 0]
+        if not self.uniform.shape[1]:
+            return on_device(self.uniform, self.last.device)
+        lengths = np.minimum(self.batch.lengths, self.uniform.shape[1] - 1)  # an output that has ended waits to leave
+        return on_device(self.uniform[np.arange(len(lengths)), lengths], self.last.device)
 
     def _add(
         self, tokens: np.ndarray, logprob: np.ndarray, sound: np.ndarray, details: Sequence[TokenLogprob | None]
@@ -224,14 +226,15 @@ class TokenSearch:
         """Take the outputs that have ended out of the batch."""
         if not self.active.all():
             stay = np.flatnonzero(self.active)
-            self.state.select(torch.from_numpy(stay).to(self.last.device))
+            self.state.select(on_device(stay, self.last.device))
             self._pick(stay)
 
     def _pick(self, stay: np.ndarray) -> None:
         """Keep only some outputs, in this order, in all but the model's state."""
-        rows = torch.from_numpy(stay).to(self.last.device)
-        self.batch, self.last, self.uniform = self.batch.pick(stay), self.last[rows], self.uniform[rows]
+        rows = on_device(stay, self.last.device)
+        self.batch, self.last, self.uniform = self.batch.pick(stay), self.last[rows], self.uniform[stay]
         self.options, self.outputs = [self.options[row] for row in stay], [self.outputs[row] for row in stay]
+        self.groups = _rows_by_options(self.options)
         self.logprob, self.active = self.logprob[stay], self.active[stay]
         self.tokens = None if self.tokens is None else self.tokens[rows]
         self.counts = None if self.counts is None else self.counts[rows]
@@ -239,7 +242,8 @@ class TokenSearch:
             self.repetition.select(rows)
 
     def _repetition(self, vocabulary: int) -> RepetitionPenalty:
-        previous = [[*prompt, *output] for prompt, output in zip(self.batch.previous_tokens(), self.outputs, strict=True)]
+        assert self.batch.prompts is not None
+        previous = [[*prompt, *output] for prompt, output in zip(self.batch.prompts, self.outputs, strict=True)]
         return RepetitionPenalty(self.batch.config.repetition_penalty, previous, vocabulary, self.last.device)
 
 
@@ -275,16 +279,24 @@ def _next_tokens(logprobs: Tensor, numbers: Tensor, options: SamplingOptions) ->
     return draw(logprobs, numbers, options) if options.sampling else argmax(logprobs)
 
 
-def _uniform_numbers(batch: DecodingBatch, copies: int) -> Tensor:
+def _rows_by_options(options: Sequence[SamplingOptions]) -> dict[SamplingOptions, list[int]]:
+    """Return the rows of outputs with equal options."""
+    groups: dict[SamplingOptions, list[int]] = {}
+    for row, one in enumerate(options):
+        groups.setdefault(one, []).append(row)
+    return groups
+
+
+def _uniform_numbers(batch: DecodingBatch, copies: int) -> np.ndarray:
     """Return a number in [0, 1) for each step of each output, (N, steps); sample i does not depend on how many there are."""
     if not batch.config.sampling:
-        return torch.zeros(len(batch), 0, device=batch.ids.device)
-    numbers = torch.zeros(len(batch), int(batch.limit.max()))
+        return np.zeros((len(batch), 0), dtype=np.float32)
+    numbers = np.zeros((len(batch), int(batch.limit.max())), dtype=np.float32)
     for first in range(0, len(batch), copies):
         steps = int(batch.limit[first])
         drawn = rng_at(batch.seed, "sample", batch.numbers[first]).random((copies, steps), dtype="float32")
-        numbers[first : first + copies, :steps] = torch.from_numpy(drawn)
-    return numbers.to(batch.ids.device)
+        numbers[first : first + copies, :steps] = drawn
+    return numbers
 
 
 def without_sampling(config: DecodingConfig) -> DecodingConfig:

@@ -93,16 +93,20 @@ def begin_search(
     prefixes = _prefixes(prefix, inputs, {bos, eos, pad}, pad)
     wanted = [list(each) for each in phrases] if phrases else [[] for _ in range(inputs)]
     room = [sum(max(map(len, phrase.forms)) for phrase in each) for each in wanted]
-    limits = max_output_lengths(config, keep.sum(1).tolist(), map(len, prefixes), room)
+    lengths = keep.sum(1).tolist() if config.max_ratio else [0] * inputs  # a GPU would have to be waited for
+    limits = max_output_lengths(config, lengths, map(len, prefixes), room)
     limits = limits if max_lengths is None else [min(pair) for pair in zip(limits, max_lengths, strict=True)]
     tables = PhraseTables(wanted, eos) if any(wanted) else None
     constraints = Constraints(config, prefixes, allowed, eos, sorted({bos, pad, *never} - {eos}), ids.device, tables)
     numbers = list(range(inputs) if index is None else index)
     batch = DecodingBatch(
-        ids, keep, config, constraints, np.array(limits), numbers, owners or range(inputs), bos, eos, seed, last_tokens, on_token,
-        records,
+        ids.device, config, constraints, np.array(limits), numbers, owners or range(inputs), bos, eos, seed, last_tokens,
+        on_token, records, _prompts(ids, keep, last_tokens) if config.repetition_penalty != 1 else None,
+        keep if config.coverage_penalty else None,
     )  # fmt: skip
-    return BeamSearch(model, batch) if config.searches else TokenSearch(model, batch, config.n_best if config.sampling else 1)
+    if config.searches:
+        return BeamSearch(model, batch, ids, keep)
+    return TokenSearch(model, batch, ids, keep, config.n_best if config.sampling else 1)
 
 
 def decoding_precision(wanted: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
@@ -111,6 +115,13 @@ def decoding_precision(wanted: str, device: torch.device) -> contextlib.Abstract
         return contextlib.nullcontext()
     dtype = choose_precision(wanted, device)
     return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+
+
+def _prompts(ids: Tensor, keep: Tensor, last_tokens: list[int] | None) -> list[list[int]]:
+    """Return the tokens before each output; none if outputs do not continue their inputs."""
+    if last_tokens is None:
+        return [[] for _ in ids]
+    return [[*row[kept].tolist(), last] for row, kept, last in zip(ids.cpu(), keep.cpu(), last_tokens, strict=True)]
 
 
 def _check_count(name: str, values: Sequence[object] | None, inputs: int) -> None:

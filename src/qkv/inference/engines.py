@@ -1,13 +1,16 @@
 """Engines turn token ids into hypotheses: here our own search; those of exported folders are in inference/exported.py."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from qkv.base.errors import ConfigError
 from qkv.base.rows import padded_rows
+from qkv.base.transfer import on_device
 from qkv.data.corpora import Tokenizers
 from qkv.data.trees import TokensWithHeads
 from qkv.decoding.config import DecodingConfig
@@ -241,7 +244,9 @@ class OwnEngine(SearchEngine):
 
 def pad(texts: Iterable[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Pad texts of different lengths to one tensor; return it, and where it holds real tokens. -> (B, S) each."""
-    rows = [torch.tensor(ids, dtype=torch.long) for ids in texts]
-    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    keep = torch.arange(ids.size(1)) < torch.tensor([len(row) for row in rows])[:, None]
-    return ids.to(device), keep.to(device)
+    rows = list(texts)
+    lengths = np.array([len(row) for row in rows])
+    keep = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.zeros(keep.shape, dtype=np.int64)
+    ids[keep] = list(itertools.chain.from_iterable(rows))
+    return on_device(ids, device), on_device(keep, device)

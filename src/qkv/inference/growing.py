@@ -50,9 +50,9 @@ class GrowingOutputs:
         Where inputs are read in pieces, `between_layers` is called after each layer: others may be computed there, but not join.
         """
         batch = self.search.batch
-        if self._unread is not None and batch.ids.device.type == "cpu":  # a GPU's step is short, and may be one CUDA graph
+        if self._unread is not None and batch.device.type == "cpu":  # a GPU's step is short, and may be one CUDA graph
             self._unread.between_layers = between_layers
-        with decoding_precision(batch.config.precision, batch.ids.device):
+        with decoding_precision(batch.config.precision, batch.device):
             ended = self.search.step()
         return [(growing.owner, self.result(growing, hypotheses)) for growing, hypotheses in ended]
 
