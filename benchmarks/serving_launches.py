@@ -34,7 +34,8 @@ PYTHON = {"step": 250.0, "reading": 500.0}  # everything else that a turn does
 ROUND_TRIP = 0.004  # seconds between an answer and the caller's next request
 VIEWS = {
     "view", "_unsafe_view", "select", "slice", "expand", "transpose", "permute", "unsqueeze", "squeeze", "split",
-    "split_with_sizes", "t", "as_strided", "alias", "detach", "unbind", "unfold", "_reshape_alias", "view_as", "lift_fresh", "empty", "new_empty",
+    "split_with_sizes", "t", "as_strided", "alias", "detach", "unbind", "unfold", "_reshape_alias", "view_as", "lift_fresh",
+    "empty", "new_empty",
 }  # fmt: skip
 
 

@@ -63,6 +63,7 @@ class Prompt:
     max_new_tokens: int | None = None  # where it is less than the decoding config's
     record: LogprobRecord | None = None  # receives the log-probabilities of the new tokens
     prompt_record: LogprobRecord | None = None  # receives those of the prompt's tokens, from the second one on
+    on_token: Callable[[int], object] | None = None  # receives each new token but the end, and makes the text itself
 
 
 class TextGenerator:
@@ -268,7 +269,7 @@ class TextGenerator:
     def _generate_batch(self, prompts: Sequence[Prompt], config: DecodingConfig) -> list[list[GeneratedText]]:
         """Decode a batch of prompts, and stream each to its callback."""
         growing = [_GrowingText(prompt, None, self.tokenizer) for prompt in prompts for _ in range(config.n_best)]
-        listens = any(prompt.stop or prompt.on_text for prompt in prompts)
+        listens = any(prompt.stop or prompt.on_text or prompt.on_token for prompt in prompts)
         on_token = (lambda row, token: growing[row].add(token)) if listens else None
         ids, keep = pad([prompt.ids[:-1] for prompt in prompts], self.device)
         hypotheses = decode(self._reader(prompts), ids, keep, config, **self._options(prompts, config), on_token=on_token)
@@ -277,7 +278,9 @@ class TextGenerator:
         return [[self.generated(prompt, one) for one in several] for prompt, several in zip(prompts, hypotheses, strict=True)]
 
     def generated(self, prompt: Prompt, hypothesis: Hypothesis) -> GeneratedText:
-        """Return the text of a continuation."""
+        """Return the text of a continuation, unless its tokens were passed on for somebody else to make it."""
+        if prompt.on_token is not None and not prompt.stop:
+            return GeneratedText("", hypothesis.ids, hypothesis.finished)
         stream = TextStream(self.tokenizer, prompt.ids, prompt.stop)
         stopped = stream.append(hypothesis.ids)
         return GeneratedText(stream.text, hypothesis.ids, hypothesis.finished or stopped)
@@ -305,7 +308,9 @@ class _GrowingText(GrowingOutput):
         self.stream = TextStream(tokenizer, prompt.ids, prompt.stop) if prompt.stop or prompt.on_text else None
 
     def add(self, token: int) -> bool:
-        """Add a token, and pass new text on; return whether the text ends there."""
+        """Add a token, and pass it or new text on; return whether the text ends there."""
+        if self.source.on_token is not None:
+            self.source.on_token(token)
         if self.stream is None:
             return False
         stopped = self.stream.append([token])

@@ -64,7 +64,7 @@ def _run(search: Search, config: DecodingConfig, top: int) -> tuple[SearchTrace,
     """Run a search to its end; return its record and the hypotheses that it found, best first."""
     trace = search.batch.trace = SearchTrace(top)
     found: list[Hypothesis] = []
-    with decoding_precision(config.precision, search.batch.ids.device):
+    with decoding_precision(config.precision, search.batch.device):
         while len(search):
             found += [one for _, hypotheses in search.step() for one in hypotheses]
     return trace, found

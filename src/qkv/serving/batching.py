@@ -87,6 +87,32 @@ class BatchItem:
         return self.done - before
 
 
+class Outbox:
+    """Calls for the event loop, sent together at the end of a turn: each request to another thread takes a system call, and may
+    cost the model's thread its turn at Python.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = []
+
+    def post(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        """Let a loop make a call once the turn is over."""
+        self._calls.append((loop, call))
+
+    def send(self) -> None:
+        """Send what was posted."""
+        calls, self._calls = self._calls, []
+        for loop in dict.fromkeys(loop for loop, _ in calls):
+            own = [call for its_loop, call in calls if its_loop is loop]
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
+                loop.call_soon_threadsafe(_make_all, own)
+
+
+def _make_all(calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
+
+
 class OutputPlace(NamedTuple):
     """Where the output of an item stands: in which text, and between which strings."""
 

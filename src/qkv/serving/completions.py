@@ -10,6 +10,7 @@ from fastapi import Request, Response
 
 from qkv.decoding.logprobs import LogprobRecord, TokenLogprob
 from qkv.inference.text_generator import GeneratedText, Prompt
+from qkv.inference.text_stream import TextStream
 from qkv.serving.batching import PreparedRequest
 from qkv.serving.completion_logprobs import LogprobWriter
 from qkv.serving.errors import invalid
@@ -67,23 +68,25 @@ class Completion:
         await stream.start(lambda: self._prepare(stream))
         return EventStreamResponse(self.request, self._events(stream), stream.close)
 
-    async def _events(self, stream: RequestStream) -> AsyncIterator[Any]:
+    async def _events(self, stream: RequestStream) -> AsyncIterator[list[Any]]:
         """Return the pieces of all texts as they are generated, then the reason why each ended."""
         writers = [self._writer(choice) for choice in self.choices]
         sent = [0] * len(self.choices)
-        for choice in self.choices if self.body.echo else ():
-            yield {**self.fields, "choices": [_choice(choice.index, choice.text)]}
-        async for index, text, tokens in stream.pieces():
-            sent[index] += len(tokens)
-            yield {**self.fields, "choices": [_choice(index, text, None, self._logprobs(writers[index], tokens))]}
-        found = self._limited(await stream.results())
+        yield [{**self.fields, "choices": [_choice(choice.index, choice.text)]} for choice in self.choices if self.body.echo]
+        async for pieces in stream.pieces():
+            events = []
+            for index, text, tokens in pieces:
+                sent[index] += len(tokens)
+                events.append({**self.fields, "choices": [_choice(index, text, None, self._logprobs(writers[index], tokens))]})
+            yield events
+        found, events = self._limited(await stream.results()), []
         for choice, one in zip(self.choices, found, strict=True):
             rest = choice.record.tokens[sent[choice.index] :] if choice.record else []
             last = self._logprobs(writers[choice.index], rest, self._end(choice, one)) if rest else None
-            yield {**self.fields, "choices": [_choice(choice.index, "", one, last)]}
+            events.append({**self.fields, "choices": [_choice(choice.index, "", one, last)]})
         if self.body.stream_options and self.body.stream_options.include_usage:
-            yield {**self.fields, "choices": [], "usage": self._usage(found)}
-        yield "[DONE]"
+            events.append({**self.fields, "choices": [], "usage": self._usage(found)})
+        yield [*events, "[DONE]"]
 
     def _prompts(self) -> list[str | list[int]]:
         """Check a request's limits, and return the prompt of each choice."""
@@ -120,15 +123,20 @@ class Completion:
             if body.logprobs is not None:
                 choice.record = LogprobRecord(body.logprobs)
                 choice.prompt_record = LogprobRecord(body.logprobs) if body.echo else None
+            listens = stream if body.max_tokens != 0 else None
+            # A text that may end at a string is decoded by the worker, token by token; others here, some tokens at a time.
+            by_token = self.handler.grows and not body.stop_strings and choice.record is None
+            decoder = TextStream(self.handler.tokenizer, choice.ids, ()) if listens and by_token else None
             prompts.append(
                 Prompt(
                     choice.ids,
                     secrets.randbits(48) if body.seed is None else choice.index,
                     body.stop_strings,
-                    stream.callback(choice.index, choice.record) if stream and body.max_tokens != 0 else None,
+                    listens.callback(choice.index, choice.record) if listens and not by_token else None,
                     DEFAULT_TOKENS if body.max_tokens is None else max(1, body.max_tokens),  # a prompt is read by the first one
                     choice.record,
                     choice.prompt_record,
+                    listens.token_callback(choice.index, decoder) if listens and decoder else None,
                 )
             )
         return self.handler.complete(prompts, self.handler.decoding(self.service.settings.new_tokens, **options))

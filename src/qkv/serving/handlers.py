@@ -220,7 +220,7 @@ class CompletionHandler(Handler):
                 len(prompt.ids),
                 len(prompt.ids) + (prompt.max_new_tokens or 0),
                 lane=lane,
-                streamed=prompt.on_text is not None,
+                streamed=prompt.on_text is not None or prompt.on_token is not None,
             )
             for prompt in prompts
         ]

@@ -23,6 +23,9 @@ MAX_LANES = 8  # each has caches of its own
 MAX_KINDS = 1000  # of lanes that are remembered
 MAX_READING = 4  # long texts that are read in turns
 PIECES = 8  # the part of `batch_tokens` that is read between two steps: 256 tokens on a CPU
+# Reading a text delays all rows that run. Between two readings steps take as long as the last one for each 16 of these rows, but
+# no longer than nobody minds: where reading takes longer than a step, as on a GPU, several texts are read together.
+ROWS_PER_READING, REST = 16, 0.01
 GRACE = 50.0  # how many times as long as a reading takes a caller may have had more than the mean, and have texts read
 TURN = 0.025  # seconds that a step should take, so that others come to their turn soon
 # Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
@@ -90,6 +93,11 @@ class Schedule:
         """Return the items of all lanes."""
         return [item for lane in self.lanes for item in lane.items]
 
+    @property
+    def _rows(self) -> int:
+        """The rows of all lanes that take steps."""
+        return sum(item.rows for lane in self.lanes if not lane.reading for item in lane.items)
+
     def unfinished(self) -> list[BatchItem]:
         """Return the items that wait and those that run."""
         return [*self.waiting, *self.running()]
@@ -128,7 +136,7 @@ class Schedule:
 
     def _reading(self, callers: Sequence[str], since: float) -> Turn | None:
         """Return what to read after steps of so many seconds since the last reading; nothing if it is too soon."""
-        if not since:
+        if not since or since < min(REST, self._last_reading * self._rows / ROWS_PER_READING):
             return None
         rested = since >= self._last_reading
         return _first(map(self._reading_for, self.clock.close(callers, GRACE * self._mean_reading if rested else 0.0)))

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from qkv.decoding.logprobs import LogprobRecord
+from qkv.inference.text_stream import TextStream
 from qkv.serving.batching import PreparedRequest, QueuedRequest
 from qkv.serving.errors import RequestError, error_body, no_turn
 from qkv.serving.registry import ServedModel
@@ -30,16 +31,17 @@ class RequestStream:
         self.queued: QueuedRequest | None = None
         self._slot = contextlib.ExitStack()
         self._received: deque[tuple[int, Any]] = deque()  # filled by the worker's thread
+        self._decoders: dict[int, TextStream] = {}  # of texts whose tokens are received instead of pieces
         self._wake = asyncio.Event()  # set when results were received or all is complete
         self._woken = False  # whether the worker has set it since results were last read
 
     async def start(self, prepare: Callable[[], PreparedRequest], by_item: bool = False) -> PreparedRequest:
         """Reserve a slot and put the request into the queue; if `by_item`, `received` gives the results of its items."""
-        worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
+        self.worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
         try:
             prepared = await self.service.prepare(self.request, prepare)
-            receive = self._receive if by_item else None
-            self.queued = worker.put(prepared.key, prepared.items, self.request.state.caller, receive)
+            receive = self._receive_result if by_item else None
+            self.queued = self.worker.put(prepared.key, prepared.items, self.request.state.caller, receive)
         except BaseException:
             self._slot.close()
             raise
@@ -60,13 +62,22 @@ class RequestStream:
 
         return receive
 
+    def token_callback(self, index: int, decoder: TextStream) -> Callable[[int], None]:
+        """Return the function that the worker calls with each token of a text, whose pieces the decoder makes here."""
+        self._decoders[index] = decoder
+        return lambda token: self._receive(index, token)
+
     def _receive(self, index: int, result: Any) -> None:
-        """Take a result from the worker; wake the event loop, once for all results that it has not read yet."""
+        """Take a result on the worker's thread; wake the event loop, once for all results that it has not read yet."""
         self._received.append((index, result))
         if not self._woken:
             self._woken = True
-            with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                self.loop.call_soon_threadsafe(self._wake.set)
+            self.worker.outbox.post(self.loop, self._wake.set)
+
+    def _receive_result(self, index: int, result: Any) -> None:
+        """Take an item's result, on the event loop."""
+        self._received.append((index, result))
+        self._wake.set()
 
     async def received(self) -> AsyncIterator[list[tuple[int, Any]]]:
         """Return what is new, as indices of items and their results, until all are complete.
@@ -100,16 +111,23 @@ class RequestStream:
                     await self._wake.wait()
         await self._wake.wait()
 
-    async def pieces(self) -> AsyncIterator[tuple[int, str, list[Any]]]:
-        """Return the index of a text, its next piece and what is told of the piece's tokens, until all are complete."""
+    async def pieces(self) -> AsyncIterator[list[tuple[int, str, list[Any]]]]:
+        """Return the indices of texts, their next pieces and what is told of the pieces' tokens, until all are complete."""
         async for new in self.received():
-            joined: dict[int, tuple[list[str], list[Any]]] = {}
-            for index, (piece, tokens) in new:
-                pieces, details = joined.setdefault(index, ([], []))
-                pieces.append(piece)
-                details.extend(tokens)
-            for index, (pieces, details) in joined.items():
-                yield index, "".join(pieces), details
+            joined: dict[int, list[Any]] = {}
+            for index, received in new:
+                joined.setdefault(index, []).append(received)
+            found = [self._piece(index, received) for index, received in joined.items()]
+            yield [(index, text, details) for index, text, details in found if text]
+        rest = [(index, decoder.new_text(last=True)) for index, decoder in self._decoders.items()]
+        yield [(index, text, []) for index, text in rest if text]
+
+    def _piece(self, index: int, received: list[Any]) -> tuple[int, str, list[Any]]:
+        """Return the next piece of a text, from the tokens or the pieces that were received."""
+        if (decoder := self._decoders.get(index)) is not None:
+            decoder.append(received)
+            return index, decoder.new_text(), []
+        return index, "".join(piece for piece, _ in received), [one for _, tokens in received for one in tokens]
 
     async def results(self) -> list[Any]:
         """Return the results of all texts."""
@@ -128,7 +146,8 @@ class RequestStream:
 class EventStreamResponse(Response):
     """A response of server-sent events: values as JSON, strings as they are. It ends when the client disconnects."""
 
-    def __init__(self, request: Request, events: AsyncIterator[Any], close: Callable[[], None]):
+    def __init__(self, request: Request, events: AsyncIterator[list[Any]], close: Callable[[], None]):
+        """`events` come in lists of those that are sent together."""
         # Without this header nginx would hold the response back until it is complete.
         super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         self.request, self.events, self.close = request, events, close
@@ -142,12 +161,15 @@ class EventStreamResponse(Response):
             self.close()
 
     async def _send_all(self, send: Any) -> None:
-        async def send_event(data: bytes) -> None:
-            await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": True})
+        async def send_events(events: list[bytes]) -> None:
+            body = b"".join(b"data: " + data + b"\n\n" for data in events)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
 
         try:
-            async for event in self.events:
-                await send_event((event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)).encode())
+            async for events in self.events:
+                if events:
+                    texts = [event if isinstance(event, str) else json.dumps(event, ensure_ascii=False) for event in events]
+                    await send_events([text.encode() for text in texts])
         except RequestError as error:  # the status is sent already, so the error is an event
-            await send_event(error_body(self.request.url.path, error))
+            await send_events([error_body(self.request.url.path, error)])
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -45,12 +45,12 @@ async def stream_translation(service: Service, request: Request, body: Translate
     stream = RequestStream(service, request, model)
     prepared = await stream.start(lambda: model.handler.translate(read, body.alternatives, glossary, body.soft), by_item=True)
 
-    async def events() -> AsyncIterator[Any]:
+    async def events() -> AsyncIterator[list[Any]]:
         async for index, piece in _in_order(stream, prepared):
-            yield {"index": index, "text": piece}
+            yield [{"index": index, "text": piece}]
         results = await stream.results()
-        yield await service.prepare(request, lambda: _response(service, body, route, prepared.answer(results), glossary))
-        yield "[DONE]"
+        whole = await service.prepare(request, lambda: _response(service, body, route, prepared.answer(results), glossary))
+        yield [whole, "[DONE]"]
 
     return EventStreamResponse(request, events(), stream.close)
 

@@ -19,7 +19,7 @@ import torch
 
 from qkv.base.errors import QkvError
 from qkv.serving.admission import Admission
-from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, QueuedRequest
+from qkv.serving.batching import ANYBODY, BatchItem, ComputesBatches, OnResult, Outbox, QueuedRequest
 from qkv.serving.errors import RequestError, as_request_error, device_failed, internal_error, no_turn, queue_full
 from qkv.serving.lanes import Lane
 from qkv.serving.metrics import Metrics
@@ -45,6 +45,7 @@ class BatchWorker:
         self.name, self.handler, self.settings, self.metrics = name, handler, settings, metrics
         self.limits = limits or SharedLimits()
         self.active = 0  # requests that hold a slot
+        self.outbox = Outbox()
         self.schedule = Schedule(settings)
         self.admission = Admission(settings, self.schedule.rows)
         self._shared = SharedBacklog(self.limits, name)
@@ -166,6 +167,7 @@ class BatchWorker:
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
         for item, result in finished:
             item.request.finish(item, result)
+        self.outbox.send()
 
     def _begin(self, items: list[BatchItem], target: Lane | None) -> Finished:
         """Read texts, or the first piece of a long one, and let them join a lane; return the items that are done already."""
