@@ -183,11 +183,13 @@ def thread_times() -> dict[int, list[float]]:
         children = [child for child, parent in parents.items() if parent == pid]
         below += children
         found += children
-    times = {}
-    for pid in found:
-        tasks = sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda task: int(task.name))
-        times[pid] = [int(task.joinpath("schedstat").read_text().split()[0]) / 1e9 for task in tasks]
-    return times
+    return {pid: own_thread_times(pid) for pid in found}
+
+
+def own_thread_times(process: int | str = "self") -> list[float]:
+    """Return the seconds that each thread of a process has run, in the order in which threads began."""
+    tasks = sorted(Path(f"/proc/{process}/task").glob("*"), key=lambda task: int(task.name))
+    return [int(task.joinpath("schedstat").read_text().split()[0]) / 1e9 for task in tasks]
 
 
 def offline(run: Path, checkout: Path) -> dict[str, Any]:
