@@ -102,13 +102,13 @@ def test_a_text_is_continued(open_page: Open) -> None:
 
 
 def test_writing_can_be_stopped(open_page: Open, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = RequestStream.callback
+    plain = RequestStream.token_callback
 
-    def slowly(self: RequestStream, index: int, *record: Any) -> Callable[[str], None]:
-        tell = plain(self, index, *record)
-        return lambda piece: (time.sleep(0.1), tell(piece))[1]
+    def slowly(self: RequestStream, index: int, decoder: Any) -> Callable[[int], None]:
+        tell = plain(self, index, decoder)
+        return lambda token: (time.sleep(0.1), tell(token))[1]
 
-    monkeypatch.setattr(RequestStream, "callback", slowly)
+    monkeypatch.setattr(RequestStream, "token_callback", slowly)
     page = open_page("write")
     ask(page, "write", "The quick", tokens="500", temperature="0")
     expect(page.locator("#write .made")).not_to_be_empty()

@@ -3,7 +3,6 @@
 N inputs in the batch, S source length, R hypotheses.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.constraints import Constraints
 from qkv.decoding.logprobs import LogprobRecord
 from qkv.decoding.protocol import Replaceable
-from qkv.decoding.scoring import BROKEN_MODEL, length_penalty
+from qkv.decoding.scoring import BROKEN_MODEL, length_penalties
 from qkv.decoding.trace import SearchTrace
 
 OnToken = Callable[[Any, int], bool]  # called with a row's owner and its next token; True ends the output there
@@ -53,7 +52,7 @@ class DecodingBatch:
 
     def _tabulate(self) -> None:
         # One table for all uses, so that bounds and scores round alike.
-        self.penalty = _length_penalties(int(self.limit.max()), self.config.length_penalty)
+        self.penalty = length_penalties(int(self.limit.max()), self.config.length_penalty)
 
     def __len__(self) -> int:
         return len(self.limit)
@@ -99,12 +98,6 @@ class DecodingBatch:
         )
         joined.lengths = np.concatenate([self.lengths, other.lengths])
         return joined
-
-
-@functools.lru_cache(maxsize=64)
-def _length_penalties(longest: int, penalty: float) -> np.ndarray:
-    """Return the length penalty of each length up to the longest, made once: others join at every few steps."""
-    return length_penalty(torch.arange(longest + 1), penalty).numpy()
 
 
 def joined_rows(first: Tensor, second: Tensor, fill: int = 0, left: bool = False) -> Tensor:

@@ -3,9 +3,11 @@
 B inputs, S source length.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +20,12 @@ BROKEN_MODEL = "the model's logits are no probabilities (NaN or infinite); its w
 def length_penalty(length: Tensor, alpha: float) -> Tensor:
     """Return the divisor of log-probabilities; a length counts the end if it was reached."""
     return ((5 + length) / 6) ** alpha
+
+
+@functools.lru_cache(maxsize=64)
+def length_penalties(longest: int, penalty: float) -> np.ndarray:
+    """Return the length penalty of each length up to the longest, made once: others join at every few steps."""
+    return length_penalty(torch.arange(longest + 1), penalty).numpy()
 
 
 def coverage_penalty(covered: Tensor, keep: Tensor, beta: float) -> Tensor:

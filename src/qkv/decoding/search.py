@@ -121,7 +121,8 @@ def _prompts(ids: Tensor, keep: Tensor, last_tokens: list[int] | None) -> list[l
     """Return the tokens before each output; none if outputs do not continue their inputs."""
     if last_tokens is None:
         return [[] for _ in ids]
-    return [[*row[kept].tolist(), last] for row, kept, last in zip(ids.cpu(), keep.cpu(), last_tokens, strict=True)]
+    rows = zip(ids.cpu(), keep.cpu(), last_tokens, strict=True)
+    return [[*row[kept].tolist(), last] for row, kept, last in rows]
 
 
 def _check_count(name: str, values: Sequence[object] | None, inputs: int) -> None:

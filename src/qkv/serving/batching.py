@@ -105,12 +105,7 @@ class Outbox:
         for loop in dict.fromkeys(loop for loop, _ in calls):
             own = [call for its_loop, call in calls if its_loop is loop]
             with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                loop.call_soon_threadsafe(_make_all, own)
-
-
-def _make_all(calls: Sequence[Callable[[], object]]) -> None:
-    for call in calls:
-        call()
+                loop.call_soon_threadsafe(lambda own=own: [call() for call in own])
 
 
 class OutputPlace(NamedTuple):

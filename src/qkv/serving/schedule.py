@@ -93,11 +93,6 @@ class Schedule:
         """Return the items of all lanes."""
         return [item for lane in self.lanes for item in lane.items]
 
-    @property
-    def _rows(self) -> int:
-        """The rows of all lanes that take steps."""
-        return sum(item.rows for lane in self.lanes if not lane.reading for item in lane.items)
-
     def unfinished(self) -> list[BatchItem]:
         """Return the items that wait and those that run."""
         return [*self.waiting, *self.running()]
@@ -136,7 +131,8 @@ class Schedule:
 
     def _reading(self, callers: Sequence[str], since: float) -> Turn | None:
         """Return what to read after steps of so many seconds since the last reading; nothing if it is too soon."""
-        if not since or since < min(REST, self._last_reading * self._rows / ROWS_PER_READING):
+        rows = sum(item.rows for lane in self.lanes if not lane.reading for item in lane.items)
+        if not since or since < min(REST, self._last_reading * rows / ROWS_PER_READING):
             return None
         rested = since >= self._last_reading
         return _first(map(self._reading_for, self.clock.close(callers, GRACE * self._mean_reading if rested else 0.0)))
