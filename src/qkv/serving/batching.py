@@ -105,7 +105,13 @@ class Outbox:
         for loop in dict.fromkeys(loop for loop, _ in calls):
             own = [call for its_loop, call in calls if its_loop is loop]
             with contextlib.suppress(RuntimeError):  # the event loop is closed, so nobody listens
-                loop.call_soon_threadsafe(lambda own=own: [call() for call in own])
+                loop.call_soon_threadsafe(self.make, own)
+
+    @staticmethod
+    def make(calls: Sequence[Callable[[], object]]) -> None:
+        """Make the calls, on the event loop."""
+        for call in calls:
+            call()
 
 
 class OutputPlace(NamedTuple):
