@@ -40,7 +40,7 @@ class RequestStream:
         self.worker = self._slot.enter_context(self.service.workers[self.model.name].reserve())
         try:
             prepared = await self.service.prepare(self.request, prepare)
-            receive = self._receive_result if by_item else None
+            receive = self.receive_result if by_item else None
             self.queued = self.worker.put(prepared.key, prepared.items, self.request.state.caller, receive)
         except BaseException:
             self._slot.close()
@@ -74,7 +74,7 @@ class RequestStream:
             self._woken = True
             self.worker.outbox.post(self.loop, self._wake.set)
 
-    def _receive_result(self, index: int, result: Any) -> None:
+    def receive_result(self, index: int, result: Any) -> None:
         """Take an item's result, on the event loop."""
         self._received.append((index, result))
         self._wake.set()
