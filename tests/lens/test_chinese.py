@@ -14,7 +14,7 @@ from qkv.lens.head_patterns import DESCRIPTIONS
 
 SOURCE = Path(qkv.__file__).parent
 VIEWER = SOURCE / "lens" / "viewer"
-COMPLETE = {"attention"}  # areas whose texts are all translated
+COMPLETE = {"attention", "lesson", "page"}  # areas whose texts are all translated
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 SAID = re.compile(r"(?<![.\w])say(?:With)?\(")
 CONSTANT = re.compile(r"^(?:export )?const ([A-Z_]+) = \{(.*?)\};?$", re.MULTILINE | re.DOTALL)

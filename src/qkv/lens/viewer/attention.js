@@ -93,8 +93,8 @@ function headPanel(attention, maps, state, open) {
     return button({ class: "plain", "data-key": text, onclick: () => open({ head: next }) }, text);
   };
   const controls = [
-    step(-1, say("← Previous")),
-    step(1, say("Next →")),
+    step(-1, say("← Previous head")),
+    step(1, say("Next head →")),
     button({ class: "plain", onclick: () => open({ head: null }) }, say("Close")),
   ];
   const patterns = patternsOf(attention, name, head).map((pattern) =>

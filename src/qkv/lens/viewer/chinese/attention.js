@@ -59,8 +59,8 @@ export const ATTENTION = {
   "Heads by layer": "各层的头",
   "Layer {layer}": "第 {layer} 层",
   "Layer {layer}, head {head}": "第 {layer} 层，第 {head} 个头",
-  "← Previous": "← 上一个",
-  "Next →": "下一个 →",
+  "← Previous head": "← 上一个头",
+  "Next head →": "下一个头 →",
   "Close": "关闭",
   "Attention through all layers: the share of each input word in each position after the last layer.":
     "贯穿各层的注意力：最后一层之后，每个位置中各个输入词所占的份额。",
