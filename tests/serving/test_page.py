@@ -29,7 +29,7 @@ def test_translate_with_words_to_point_at(open_page: Open, running: Running) -> 
     assert page.locator("#translate-target").inner_text() == "Latin"
     assert page.locator("#best .score").all_inner_texts() == [f"{score:.2f}".replace("-", "−") for score in said["scores"]]
 
-    words, told = page.locator("#alignment button"), page.locator("#alignment [aria-live]")
+    words, told = page.locator("#alignment .chip"), page.locator("#alignment [aria-live]")
     words.nth(0).hover()
     expect(told).to_contain_text("was attended to by")
     before = told.inner_text()
