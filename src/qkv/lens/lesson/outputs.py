@@ -265,13 +265,12 @@ def _power(exponent: float) -> str:
 
 
 def _pair(material: Material) -> list[tuple[str, float]] | None:
-    """Return two probable tokens of the output that follow each other, neither of which is the one that step 5 asks for."""
+    """Return the first two probable tokens in a row of the output, without the one that step 5 asks for."""
     assert material.search is not None
     path = written_tokens(material.search)
     asked = material.head.position if material.head.kind == "translator" else 0
     pairs = [path[n : n + 2] for n in range(len(path) - 1) if asked not in (n, n + 1)]
-    best = max(pairs, key=lambda pair: pair[0][1] * pair[1][1], default=None)
-    return best if best and best[0][1] * best[1][1] >= SMALLEST else None
+    return next((pair for pair in pairs if pair[0][1] * pair[1][1] >= SMALLEST), None)
 
 
 def _product(one: tuple[str, float], two: tuple[str, float]) -> LessonQuestion:
