@@ -13,6 +13,7 @@ from qkv.cli.vectors_train import classify_command, train_vectors_command
 
 if TYPE_CHECKING:
     from qkv.vectors.evaluation import AnalogyResult, SimilarityResult
+    from qkv.vectors.views import AnalogyView, NeighboursThroughTraining
 
 vectors_app = typer.Typer(help="Train, query, evaluate, plot and convert word vectors.", no_args_is_help=True)
 vectors_app.command("train")(train_vectors_command)
@@ -35,7 +36,9 @@ def neighbours(
     through_training: Annotated[
         bool, typer.Option("--through-training", help="At each snapshot of vectors that were trained with --set snapshots=8.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="With --through-training, write picture.png or numbers.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --through-training, write page.html, picture.png or numbers.json.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Print the nearest words of each word, with their cosines."""
@@ -63,7 +66,9 @@ def analogy(
     count: Count = 5,
     method: Method = "add",
     limit: Limit = None,
-    out: Annotated[Path | None, typer.Option(help="Write the words in a plane with arrows: picture.png or numbers.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the words in a plane with arrows: page.html, picture.png or numbers.json.")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Answer an analogy: FIRST is to SECOND as THIRD is to which words?"""
@@ -75,7 +80,7 @@ def analogy(
     found = view_analogy(read_vectors(vectors), (first, second, third), count, method, limit)
     _print_words(found.answers)
     if out is not None:
-        print(found.save(out))
+        print(_save(found, out))
 
 
 @vectors_app.command()
@@ -116,18 +121,19 @@ def map_command(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD...]", help="Words to plot; by default the first ones of the vocabulary.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="The file to write: picture.png, or numbers.json with neighbours to search.")] = Path(
-        "map.png"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="The file to write: page.html to search and zoom in, picture.png or numbers.json.")
+    ] = Path("map.png"),
     around: Annotated[int, typer.Option(help="Also plot this many neighbours of each word, in a colour per word.", min=0)] = 0,
     count: Annotated[int, typer.Option("--count", "-n", help="Number of words to plot if none are given.", min=2)] = 100,
     method: Annotated[str, typer.Option(help="pca, or tsne, in which near neighbours stay near (at most 2,000 words).")] = "pca",
     overwrite: Overwrite = False,
 ) -> None:
     """Plot words in two dimensions, by PCA or t-SNE of their vectors."""
+    from qkv.lens.page import write_page
     from qkv.vectors.formats import read_vectors
     from qkv.vectors.plot import plot_points
-    from qkv.vectors.views import map_words, write_json
+    from qkv.vectors.views import map_words
 
     _check_out(out, overwrite)
     loaded = read_vectors(vectors)
@@ -143,8 +149,8 @@ def map_command(
             groups.append([word, *near])
     total = sum(map(len, groups))
     found = map_words(loaded, groups, method)
-    if out.suffix == ".json":
-        write_json(found.json(), out)
+    if out.suffix != ".png":
+        write_page(found.json(), out)
         print(f"{out}: {total:,} words")
         return
     unlabelled = plot_points(found.points[method], groups, f"{vectors.name}: {total} words", out)
@@ -172,6 +178,13 @@ def convert(
     print(f"{out}: {len(loaded):,} words, {loaded.width} numbers each")
 
 
+def _save(view: "AnalogyView | NeighboursThroughTraining", out: Path) -> Path:
+    """Write a view as a page that works offline, as values, or as a picture."""
+    from qkv.lens.page import write_page
+
+    return write_page(view.json(), out) if out.suffix == ".html" else view.save(out)
+
+
 def _check_method(method: str) -> None:
     if method not in ("add", "mul"):
         raise ConfigError(f"--method {method} is not known; choose add or mul")
@@ -179,8 +192,8 @@ def _check_method(method: str) -> None:
 
 def _check_out(out: Path | None, overwrite: bool) -> None:
     if out is not None:
-        if out.suffix not in (".png", ".json"):
-            raise ConfigError(f"--out {out}: the name must end with .png or .json, which chooses the format")
+        if out.suffix not in (".png", ".json", ".html"):
+            raise ConfigError(f"--out {out}: the name must end with .png, .json or .html, which chooses the format")
         _refuse_existing(out, overwrite)
 
 
@@ -190,7 +203,7 @@ def _neighbours_through_training(vectors: Path, words: list[str], count: int, ou
     _check_out(out, overwrite)
     found = neighbours_through_training(vectors, words, count)
     if out is not None:
-        print(found.save(out))
+        print(_save(found, out))
         return
     for word in words:
         print(f"{word}:")

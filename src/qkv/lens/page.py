@@ -15,6 +15,7 @@ from qkv.lens.packed_weights import pack_weights
 
 VIEWER = Path(__file__).parent / "viewer"
 START = 'QkvViewer.showPage(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
+STYLES = ("viewer.css", "words.css")
 BODY = "body{margin:1rem auto;padding:0 1rem;max-width:70rem}"
 DARK = ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){body{background:rgb(22 25 32)}}"
 HEIGHT = 720  # of the frame in a notebook, in pixels
@@ -23,10 +24,11 @@ HEIGHT = 720  # of the frame in a notebook, in pixels
 def render_page(view: dict[str, Any]) -> str:
     """Return the HTML of a page, from the result of `AttentionView.json()`."""
     scripts = [bundle(VIEWER / "viewer.js", "QkvViewer"), START]
-    styles = [(VIEWER / "viewer.css").read_text(encoding="utf-8"), BODY + DARK]
+    styles = [*((VIEWER / name).read_text(encoding="utf-8") for name in STYLES), BODY + DARK]
     policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}; img-src data:"
-    texts = view.get("words", {}).get("source") or view.get("source") or [view.get("model", "")]
-    title = html.escape(" ".join(texts)[:80])
+    words = view.get("words", {})
+    texts = (words.get("source") if isinstance(words, dict) else words) or view.get("source") or view.get("question")
+    title = html.escape(" ".join(texts or [view.get("model", "")])[:80])
     return "\n".join(
         [
             "<!doctype html>",

@@ -3,23 +3,29 @@
 import { about, bold, draw, make } from "./dom.js";
 import { figure } from "./figure.js";
 import { say } from "./language.js";
-import { placed, placeLabels, wholePlane } from "./plane.js";
+import { boxesAlong, placed, placeLabels, wholePlane } from "./plane.js";
 
-const [WIDTH, HEIGHT, LETTER] = [720, 480, 9.5];
+const [LEAST, MOST, SHAPE] = [280, 900, 2 / 3]; // widths of the picture in pixels, and its height relative to them
+const FONT = "bold 17px system-ui, sans-serif";
 
 export function showAnalogy(element, view) {
   const [first, second, third] = view.question;
   const points = view.points.map((point) => [point.x, point.y]);
-  const plane = wholePlane([...points, view.arrows[1].to], WIDTH, HEIGHT, 60);
+  const width = Math.max(LEAST, Math.min(MOST, element.clientWidth || MOST));
+  const height = Math.round(SHAPE * width);
+  const plane = wholePlane([...points, view.arrows[1].to], width, height, width / 9);
   const best = view.answers[0]?.word ?? "?";
   const label = say("{first} is to {second} as {third} is to {best}", { first, second, third, best });
-  const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "analogy", role: "img", "aria-label": label });
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, class: "analogy", role: "img", "aria-label": label });
   picture.append(...view.arrows.map((arrow, n) => drawArrow(placed(plane, arrow.from), placed(plane, arrow.to), n)));
+  const pen = make("canvas", {}).getContext("2d");
+  pen.font = FONT;
   const spots = view.points.map((point) => {
     const [x, y] = placed(plane, [point.x, point.y]);
-    return { x, y, wide: LETTER * [...point.word].length };
+    return { x, y, wide: pen.measureText(point.word).width + 4 };
   });
-  const labels = placeLabels(spots, WIDTH, HEIGHT);
+  const lines = view.arrows.flatMap((arrow) => boxesAlong(placed(plane, arrow.from), placed(plane, arrow.to)));
+  const labels = placeLabels(spots, width, height, lines);
   view.points.forEach((point, n) => picture.append(mark(point, spots[n], labels[n], point.word === best)));
   const answers = view.answers.map(({ word, score }) => make("li", {}, bold(word), " ", make("span", { class: "cosine" }, score.toFixed(3))));
   const legend = make(
@@ -46,6 +52,6 @@ function drawArrow([x, y], [right, down], number) {
 function mark(point, spot, label, best) {
   const dot = draw("circle", { cx: spot.x, cy: spot.y, r: point.role === "answer" && !best ? 4 : 6 });
   const group = draw("g", { class: `word ${point.role}${best ? " best" : ""}` }, draw("title", {}, point.word), dot);
-  if (label) group.append(draw("text", { x: label.left, y: label.top + 13 }, point.word));
+  if (label) group.append(draw("text", { x: label.left + 2, y: label.top + 13 }, point.word));
   return group;
 }

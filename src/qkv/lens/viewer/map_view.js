@@ -55,7 +55,7 @@ export function showMap(element, view, { state = {}, onState = () => {} } = {}) 
     button({ class: "plain", onclick: () => map.showAll() }, say("Show all")),
   ].filter(Boolean);
   const hint = say("Words in similar contexts have similar vectors. A plane shows only part of their distances: neighbours, with their cosines, are those of all dimensions.");
-  const title = say("A map of {count} words", { count: view.words.length });
+  const title = say("A map of {count} words", { count: view.words.length.toLocaleString() });
   element.classList.add("qkv-viewer");
   element.replaceChildren(about(hint), figure({ title, controls: tools, picture: map.canvas, legend: make("div", {}, found, near), name: "words" }));
   map.show(view.points[chosen.method]);

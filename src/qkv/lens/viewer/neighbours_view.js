@@ -13,7 +13,7 @@ export function showNeighbours(element, view, { state = {}, onState = () => {} }
   const picture = make("div", { class: "followed" });
   const draw = () => {
     const step = Number(slider.value);
-    const share = `${(100 * view.snapshots[step].share).toPrecision(3).replace(/\.?0+$/, "")} %`;
+    const share = `${Number((100 * view.snapshots[step].share).toPrecision(3))} %`;
     shown.textContent = say("{share} of the training", { share });
     slider.setAttribute("aria-valuetext", shown.textContent);
     picture.replaceChildren(...view.words.map((word) => column(view, word, step)));

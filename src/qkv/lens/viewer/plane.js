@@ -2,7 +2,7 @@
 
 const [GAP, LINE] = [7, 16]; // between a point and its label, and the height of a label, in pixels
 const SIDES = [[1, 0], [-1, 0], [0, -1], [0, 1]];
-export const [LEAST, MOST] = [0.8, 60]; // of zoom
+const [LEAST, MOST] = [0.8, 60]; // of zoom
 
 /** The view of a whole plane: a point (x, y) is drawn at (x * scale + left, top - y * scale). */
 export function wholePlane(points, width, height, margin = 36) {
@@ -26,9 +26,17 @@ export function zoomed(view, factor, [x, y], whole) {
 /** The view moved so that a point is in the middle. */
 export const centred = (view, [x, y], width, height) => ({ ...view, left: width / 2 - x * view.scale, top: height / 2 + y * view.scale });
 
+/** Boxes along a line, which labels should not cover. */
+export function boxesAlong([x, y], [right, down], count = 60) {
+  return [...Array(count).keys()].slice(1, -1).map((n) => {
+    const [across, along] = [x + ((right - x) * n) / (count - 1), y + ((down - y) * n) / (count - 1)];
+    return { left: across - 4, right: across + 4, top: along - 4, bottom: along + 4 };
+  });
+}
+
 /** Find a place for each label beside its point; those first in the list choose first, null has none. -> [{ left, top }] */
-export function placeLabels(spots, width, height) {
-  const taken = [];
+export function placeLabels(spots, width, height, covered = []) {
+  const taken = [...covered];
   return spots.map(({ x, y, wide }) => {
     for (const [across, down] of SIDES) {
       const left = across ? x + across * (GAP + wide / 2) - wide / 2 : x - wide / 2;

@@ -1,14 +1,17 @@
 // Draws what qkv found out about a model, from the JSON of a view: show(element, view).
 
+import { showAnalogy } from "./analogy_view.js";
 import { showAttention } from "./attention_view.js";
 import { make } from "./dom.js";
 import { say } from "./language.js";
 import { unpack } from "./packed.js";
+import { showMap } from "./map_view.js";
+import { showNeighbours } from "./neighbours_view.js";
 import { readState, writeState } from "./state.js";
 
 export { showAlignment } from "./alignment.js";
 
-const VIEWS = { attention: showAttention };
+const VIEWS = { analogy: showAnalogy, attention: showAttention, map: showMap, neighbours: showNeighbours };
 
 const TITLES = {
   attention: "Inside the model: attention",
