@@ -25,7 +25,8 @@ export function showAnalogy(element, view) {
     return { x, y, wide: pen.measureText(point.word).width + 4 };
   });
   const lines = view.arrows.flatMap((arrow) => boxesAlong(placed(plane, arrow.from), placed(plane, arrow.to)));
-  const labels = placeLabels(spots, width, height, lines);
+  const dots = spots.map(({ x, y }) => ({ left: x - 5, right: x + 5, top: y - 5, bottom: y + 5 }));
+  const labels = placeLabels(spots, width, height, [...lines, ...dots]);
   view.points.forEach((point, n) => picture.append(mark(point, spots[n], labels[n], point.word === best)));
   const answers = view.answers.map(({ word, score }) => make("li", {}, bold(word), " ", make("span", { class: "cosine" }, score.toFixed(3))));
   const legend = make(

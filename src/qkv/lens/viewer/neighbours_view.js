@@ -37,5 +37,5 @@ function column(view, word, step) {
     bar.style.setProperty("--share", Math.max(0, cosine));
     return make("li", { class: final.has(near) ? "final" : "" }, make("span", { class: "near", dir: "auto" }, near), bar, make("span", { class: "cosine" }, cosine.toFixed(2)));
   });
-  return make("section", { "aria-label": word }, make("h4", { dir: "auto" }, word), make("ol", {}, ...rows));
+  return make("section", { "aria-label": word }, make("p", { class: "followed-word", dir: "auto" }, word), make("ol", {}, ...rows));
 }
