@@ -48,11 +48,8 @@ class BatchOptions(NamedTuple):
     @property
     def many(self) -> bool:
         """Whether the inputs are several files, a folder or a pattern."""
-        return len(self.inputs) > 1 or any(_names_several(Path(given).expanduser()) for given in self.inputs)
-
-
-def _names_several(path: Path) -> bool:
-    return path.is_dir() or (not path.exists() and glob.has_magic(str(path)))
+        paths = [Path(given).expanduser() for given in self.inputs]
+        return len(paths) > 1 or any(path.is_dir() or (not path.exists() and glob.has_magic(str(path))) for path in paths)
 
 
 def run_batch_command(verb: str, run: str | Path, given: BatchOptions, options: dict[str, Any]) -> None:

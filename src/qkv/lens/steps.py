@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.trace import Draw, Likely, SearchTrace
+from qkv.decoding.trace import Likely, SearchTrace
 from qkv.lens.page import save_json
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.text.tokenizer import Tokenizer
@@ -101,12 +101,17 @@ class SearchView:
             "steps": [
                 {
                     "hypotheses": [
-                        {"node": node, "text": self._text(node), "top": self._named(top)}
+                        {"node": node, "text": self.writing.decode(self.tokens_to(node)), "top": self._named(top)}
                         for node, top in zip(live, step.top, strict=False)
                     ],
-                    "draw": step.draw and self._drawn(step.draw),
+                    "draw": step.draw
+                    and {
+                        "top": self._named(step.draw.top),
+                        "choices": step.draw.choices,
+                        "probability": round(step.draw.probability, 4),
+                    },
                 }
-                for live, step in zip(self.steps, writing.trace.steps, strict=True)
+                for live, step, draw in zip(self.steps, writing.trace.steps, (one.draw for one in writing.trace.steps), strict=True)
             ],
             "nodes": [
                 {
@@ -134,16 +139,10 @@ class SearchView:
         text = " ".join(self.writing.source.words)
         return f"SearchView({self.search}, {self.writing.model}: {text!r} -> {self.output!r}; {len(self.steps)} steps, .json())"
 
-    def _text(self, node: int) -> str:
-        return self.writing.decode(self.tokens_to(node))
-
     def _named(self, likely: Likely) -> list[list[Any]]:
         """Return tokens as texts; the model's vocabulary may be rounded up, and ids beyond the tokenizer's have none."""
         tokenizer = self.writing.tokenizer
         return [[tokenizer.pieces([token])[0], round(value, 4)] for token, value in likely if token < len(tokenizer)]
-
-    def _drawn(self, draw: Draw) -> dict[str, Any]:
-        return {"top": self._named(draw.top), "choices": draw.choices, "probability": round(draw.probability, 4)}
 
 
 def view_search(writing: Writing) -> SearchView:

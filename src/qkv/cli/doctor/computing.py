@@ -43,17 +43,13 @@ def check_gpu() -> Diagnosis:
         return Diagnosis("gpu", "ok", describe_device(torch.device("cuda")))
     if torch.backends.mps.is_available():
         return Diagnosis("gpu", "ok", f"{describe_device(torch.device('mps'))}, in float32")
-    if not _has_nvidia_driver():
+    if shutil.which("nvidia-smi") is None and not os.path.exists("/proc/driver/nvidia/version"):  # noqa: PTH110
         return Diagnosis("gpu", "ok", "none, so that the CPU computes")
     if torch.version.cuda is None:
         return Diagnosis("gpu", "note", "there is one, and this torch is the build for CPUs", "install torch's build for CUDA")
     why = str(caught[0].message).partition("(")[0].strip()[:160] if caught else "torch does not see it"
     advice = f"update the driver, or install a torch built for an older CUDA than {torch.version.cuda}"
     return Diagnosis("gpu", "fail", why, f"{advice}; until then give --device cpu")
-
-
-def _has_nvidia_driver() -> bool:
-    return shutil.which("nvidia-smi") is not None or os.path.exists("/proc/driver/nvidia/version")  # noqa: PTH110
 
 
 def check_compiler() -> Diagnosis:

@@ -44,7 +44,8 @@ class HeadChoice(NamedTuple):
         first = self.counted_from
         if type(given) is not int or not first <= given < first + count:
             has = f"the {where} has {count}" if count > 1 else f"the {where} has one"
-            raise ConfigError(f"no {name} {given}; {has}, counted from {first}; choose {_range(first, count)}")
+            known = f"{first} to {first + count - 1}" if count > 1 else f"{first}"
+            raise ConfigError(f"no {name} {given}; {has}, counted from {first}; choose {known}")
         return given - first
 
 
@@ -56,10 +57,6 @@ def choices(maps: Sequence[AttentionMap]) -> list[dict[str, Any]]:
         heads, positions, _ = layers[0].weights.shape
         found.append({"part": part, "layers": len(layers), "heads": heads, "positions": positions, "rows": layers[0].rows})
     return found
-
-
-def _range(first: int, count: int) -> str:
-    return f"{first} to {first + count - 1}" if count > 1 else f"{first}"
 
 
 def _worth_a_look(text: TokenizedText) -> int:
