@@ -33,8 +33,9 @@ WORDS = slice(300, 3000)  # of word vectors: neither the most frequent ones, whi
 
 def model_info(model: ServedModel[Any]) -> dict[str, Any]:
     """Return the entry of a model."""
-    handler = model.handler
-    summary = summarise_run(_folder(handler))
+    handler: Any = model.handler
+    loaded = getattr(handler, "loaded", None) or getattr(handler, "infiller", None)
+    summary = summarise_run(getattr(loaded, "folder", None))
     return {
         "id": model.name,
         "kind": handler.kind,
@@ -76,11 +77,6 @@ def default_examples(handler: Any) -> list[Any]:
         return LABELLED[handler.input_format]
     texts = BEGINNINGS if handler.kind == "generator" else MASKED
     return texts["zh" if _writes_chinese(handler.tokenizer) else "en"]
-
-
-def _folder(handler: Any) -> Any:
-    loaded = getattr(handler, "loaded", None) or getattr(handler, "infiller", None)
-    return getattr(loaded, "folder", None)
 
 
 def _writes_chinese(tokenizer: Tokenizer) -> bool:
