@@ -111,7 +111,7 @@ class SearchView:
                         "probability": round(step.draw.probability, 4),
                     },
                 }
-                for live, step, draw in zip(self.steps, writing.trace.steps, (one.draw for one in writing.trace.steps), strict=True)
+                for live, step in zip(self.steps, writing.trace.steps, strict=True)
             ],
             "nodes": [
                 {
