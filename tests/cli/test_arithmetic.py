@@ -33,7 +33,7 @@ def test_numbers(commands: Commands, run: Path, tmp_path: Path) -> None:
 
 def test_mistakes(commands: Commands, run: Path) -> None:
     for options, said in [
-        (("--out", "page.txt"), "must end with .json"),
+        (("--out", "page.txt"), "must end with .html or .json"),
         (("--part", "memory"), "has the parts encoder, decoder, cross"),
         (("--layer", "0"), "no layer 0; the cross attention has"),
         (("--head", "3"), "no head 3; the cross attention has 2, counted from 1; choose 1 to 2"),

@@ -22,7 +22,9 @@ def test_patch(commands: Commands, run: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "numbers.json").read_text()) == qkv.patch(run, TEXT, OTHER, position=1).json()
     assert commands.run("patch", run, TEXT, OTHER, "--out", tmp_path / "picture.png").code == 0
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert "the name must end with .png or .json" in commands.run("patch", run, TEXT, OTHER, "--out", "a.html").complaint()
+    assert (
+        "the name must end with .html or .png or .json" in commands.run("patch", run, TEXT, OTHER, "--out", "a.txt").complaint()
+    )
     assert "both texts are the same" in commands.run("patch", run, TEXT, TEXT).complaint()
     assert "tokens, and differ in “sings” / “”" in commands.run("patch", run, TEXT, "small bird").complaint()
 
@@ -54,7 +56,7 @@ def test_steps(commands: Commands, run: Path, tmp_path: Path) -> None:
     values = json.loads((tmp_path / "numbers.json").read_text())
     assert values == qkv.steps(run, TEXT, sampling=True, top_k=3).json() and values["steps"][0]["draw"]["choices"] <= 3
     assert "--tokens is for a GPT" in commands.run("steps", run, TEXT, "--tokens", "4").complaint()
-    assert "must end with .json" in commands.run("steps", run, TEXT, "--out", "a.png").complaint()
+    assert "must end with .html or .json" in commands.run("steps", run, TEXT, "--out", "a.png").complaint()
     assert "beem" in commands.run("steps", run, TEXT, "--set", "beem=4").complaint()
 
 

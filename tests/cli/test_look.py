@@ -71,7 +71,7 @@ def test_attributions(commands: Commands, run: Path, tmp_path: Path) -> None:
     assert commands.run("attribute", run, WORDS, "--method", "occlusion", "--out", out).code == 0
     assert json.loads(out.read_text(encoding="utf-8")) == qkv.attribute(run, WORDS, method="occlusion").json()
     for options, said in [
-        (("--out", "page.txt"), "must end with .png or .json"),
+        (("--out", "page.txt"), "must end with .html or .png or .json"),
         (("--method", "shap"), "choose gradient, integrated, occlusion"),
         (("--word", "99"), "and no other than these"),
         (("--instead", "avis"), "give its number among"),

@@ -212,7 +212,7 @@ def test_what_a_model_does_not_have_is_refused_in_one_line() -> None:
         arithmetic(loaded("rnn"), TEXT, None, HeadChoice(head=1))
     with pytest.raises(ConfigError, match="this model has no attention to words"):
         arithmetic(build_translator("none", {**MORE_TRANSLATORS["general"], "attention": "none"}), TEXT, TARGET)
-    with pytest.raises(ConfigError, match=r"must end with \.json"):
+    with pytest.raises(ConfigError, match=r"must end with \.html or \.json"):
         arithmetic(model, TEXT).save("page.txt")
 
 

@@ -59,7 +59,7 @@ def test_only_the_pages_own_scripts_and_styles_may_run(told: dict[str, Any]) -> 
     for found in inside:
         digest = base64.b64encode(hashlib.sha256("".join(found).encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
-    assert len(inside) == policy.count("sha256") == 4
+    assert len(inside) == policy.count("sha256") == 6
 
 
 def test_nothing_is_fetched(told: dict[str, Any]) -> None:

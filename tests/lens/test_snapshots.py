@@ -93,7 +93,7 @@ def test_values_a_page_and_a_picture(runs: dict[str, tuple[Path, str]], tmp_path
     assert values == json.loads(json.dumps(seen.json())) and values["view"] == "training" and values["steps"] == [1, 4]
     assert values["losses"] == [[2, 3.0], [5, 2.0]] and values["scores"] == [{"step": 2, "dev_loss": 2.5, "dev_bleu": 1.0}]
     assert [one["name"] for one in values["snapshots"][0]["maps"]] == ["decoder.1.cross"]
-    assert '"training":' in seen.save(tmp_path / "page.html").read_text()
+    assert '"view":"training"' in seen.save(tmp_path / "page.html").read_text()
     draw_training(seen, tmp_path / "a.png", head=2)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert "TrainingView(transformer: 'The quick brown fox .' at steps 1, 4" in repr(seen)

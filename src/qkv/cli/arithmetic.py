@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from qkv.base.errors import ConfigError
-from qkv.cli.options import Device, run_folder
+from qkv.cli.options import Device, check_out, run_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,19 +34,21 @@ def arithmetic_command(
     layer: Annotated[int | None, typer.Option(help="The layer, from 1; the last one by default.")] = None,
     head: Annotated[int | None, typer.Option(help="The head, from 1; by default the one that attends most to one word.")] = None,
     position: Annotated[int | None, typer.Option(help="The token that attends, from 1; by default a longer word.")] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write: numbers.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write: page.html with the layer's heads, or numbers.json.")] = None,
     device: Device = "auto",
 ) -> None:
     """Show the numbers of one attention head at one position, step by step."""
-    if out is not None and out.suffix != ".json":
-        raise ConfigError(f"--out {out}: the name must end with .json")
+    check_out(out, ".html", ".json")
     from qkv.inference.load import inspectable
-    from qkv.lens.arithmetic import HeadChoice, arithmetic
+    from qkv.lens.arithmetic import HeadChoice, arithmetic, with_other_heads
+    from qkv.lens.page import write_page
 
     loaded = inspectable(run, device, "arithmetic")
     found = arithmetic(loaded, text, target, HeadChoice(part, layer, head, position, counted_from=1))
     if out is None:
         _print(found)
+    elif out.suffix == ".html":
+        print(write_page(with_other_heads(loaded, text, target, found), out))
     else:
         print(found.save(out))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from qkv.base.errors import ConfigError
-from qkv.cli.options import Device, run_folder
+from qkv.cli.options import Device, check_out, run_folder
 
 if TYPE_CHECKING:
     from qkv.lens.attribution_view import AttributionView
@@ -34,19 +34,24 @@ def attribute_command(
     instead: Annotated[
         str | None, typer.Option(help="Explain why that word and not this one; the other label for a class.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write: picture.png or numbers.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File: page.html with all methods, picture.png or numbers.json.")] = None,
     device: Device = "auto",
 ) -> None:
     """Show how much each word of a text contributed to the output."""
-    if out is not None and out.suffix not in (".png", ".json"):
-        raise ConfigError(f"--out {out}: the name must end with .png or .json, which chooses the format")
+    check_out(out, ".html", ".png", ".json")
     if method not in NAMES:
         raise ConfigError(f"--method {method}: choose {', '.join(NAMES)}")
     from qkv.inference.attribute import attribute
+    from qkv.inference.load import inspectable
+    from qkv.lens.page import write_page
 
-    found = attribute(run, text, target, method, None if word is None else word - 1, instead, device)
+    loaded, word = inspectable(run, device, "attribute"), None if word is None else word - 1
+    found = attribute(loaded, text, target, method, word, instead)
     if out is None:
         _print(found)
+    elif out.suffix == ".html":
+        others = [attribute(loaded, text, target, other, word, instead).json() for other in NAMES if other != method]
+        print(write_page({**found.json(), "others": others}, out))
     else:
         print(found.save(out))
 

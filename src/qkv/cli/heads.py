@@ -8,7 +8,7 @@ import typer
 
 from qkv.base.errors import ConfigError
 from qkv.cli.lines import input_lines
-from qkv.cli.options import Device, run_folder
+from qkv.cli.options import Device, check_out, run_folder
 
 SHOWN = 10  # heads printed
 
@@ -23,15 +23,14 @@ def heads_command(
         ),
     ],
     limit: Annotated[int, typer.Option(min=1, help="Texts to score at most.")] = 200,
-    out: Annotated[Path | None, typer.Option(help="File to write: numbers.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write: page.html or numbers.json.")] = None,
     device: Device = "auto",
 ) -> None:
     """Measure what a model loses without each of its heads; `qkv look` shows it beside what a head attends to."""
-    if out is not None and out.suffix != ".json":
-        raise ConfigError(f"--out {out}: the name must end with .json")
+    check_out(out, ".html", ".json")
     from rich.progress import Progress
 
-    from qkv.inference.head_effects import head_effects
+    from qkv.inference.head_effects import effects_with_patterns, head_effects
     from qkv.inference.load import inspectable
     from qkv.lens.page import write_page
 
@@ -41,7 +40,7 @@ def heads_command(
         task = shown.add_task("heads removed", total=None)
         effects = head_effects(loaded, texts, lambda done, of: shown.update(task, completed=done, total=of))
     if out is not None:
-        print(write_page(effects.json(), out))
+        print(write_page(effects_with_patterns(loaded, texts, effects), out))
         return
     print(f"{effects.figure}: {effects.score:.4f} on {effects.texts:,} texts; the drop without a head, largest first:")
     parts = {one.name: one for one in loaded.inspect(*_first(loaded, texts)).attentions()}

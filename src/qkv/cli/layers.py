@@ -22,11 +22,11 @@ def layers_command(
         str | None, typer.Option(help="Translation instead of the model's own; for a GPT, the end of the text.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, max=100, help="Most probable tokens of each layer in the JSON.")] = 5,
-    out: Annotated[Path | None, typer.Option(help="File to write: picture.png or numbers.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write: page.html, picture.png or numbers.json.")] = None,
     device: Device = "auto",
 ) -> None:
     """Show what a model would predict if it stopped after each layer (logit lens)."""
-    check_out(out, ".png", ".json")
+    check_out(out, ".html", ".png", ".json")
     from qkv.inference.laboratory import layers
 
     view = layers(run, text, target, top, device)

@@ -29,11 +29,11 @@ def patch_command(
     position: Annotated[
         int | None, typer.Option(min=1, help="Put outputs of heads in place only at this token of the text, from 1.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write: picture.png or numbers.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write: page.html, picture.png or numbers.json.")] = None,
     device: Device = "auto",
 ) -> None:
     """Show which heads and states carry an answer that depends on a word (activation patching)."""
-    check_out(out, ".png", ".json")
+    check_out(out, ".html", ".png", ".json")
     from qkv.inference.laboratory import patch
 
     view = patch(run, text, other, answer, instead, target, None if position is None else position - 1, device)

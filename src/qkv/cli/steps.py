@@ -20,11 +20,11 @@ def steps_command(
         int | None, typer.Option("--tokens", min=1, help="For a GPT: maximum number of new tokens, 20 by default.")
     ] = None,
     settings: Decoding = None,
-    out: Annotated[Path | None, typer.Option(help="File to write: numbers.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write: page.html or numbers.json.")] = None,
     device: Device = "auto",
 ) -> None:
     """Show how a model writes: the most probable tokens of each step, and beam search as a tree."""
-    check_out(out, ".json")
+    check_out(out, ".html", ".json")
     from qkv.base.config import with_settings
     from qkv.inference.laboratory import steps
     from qkv.inference.load import load

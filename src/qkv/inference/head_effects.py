@@ -17,8 +17,10 @@ from qkv.inference.confidence import weights_digest
 from qkv.lens.changes import Change, changing
 from qkv.lens.head_effects import HeadEffects, drops_without_each_head, read_effects
 from qkv.lens.inspectors import Inspector
+from qkv.lens.view import look
 from qkv.text.check import normalise
 
+MAX_WORDS = 60  # of the text in which patterns are looked for
 LOG_PROBABILITY = "log-probability of a token"
 
 
@@ -54,6 +56,18 @@ def known_effects(folder: Path | None) -> HeadEffects | None:
         return None
     found = read_effects(folder)
     return found if found is not None and found.weights == weights_digest(folder) else None
+
+
+def effects_with_patterns(loaded: Any, texts: Sequence[Any], effects: HeadEffects) -> dict[str, Any]:
+    """Return the values of a page: the effects, and the patterns that heads follow in the longest text that is short enough."""
+    values = {**effects.json(), "kind": loaded.loads_as, "text": None, "patterns": []}
+    pairs = [(text, None) if isinstance(text, str) else text for text in texts if isinstance(text, str | tuple)]
+    short = [pair for pair in pairs if len(pair[0].split()) <= MAX_WORDS]
+    if short:
+        text, target = max(short, key=lambda pair: len(pair[0]))
+        seen = look(loaded, text, target).json()
+        values.update(text=text, model=seen["model"], patterns=seen["patterns"])
+    return values
 
 
 def _scoring(loaded: Any, texts: Sequence[Any]) -> tuple[str, Any, Callable[[Sequence[Change]], float]]:

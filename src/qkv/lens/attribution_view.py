@@ -9,14 +9,14 @@ from qkv.base.stepwise import Stepwise
 from qkv.lens.attribution import METHODS, Attribution, attribute_in_steps
 from qkv.lens.figures import draw_attribution
 from qkv.lens.inspectors import Inspector
-from qkv.lens.page import write_page
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.lens.view import attribution_json
 
 
 @dataclass(frozen=True, repr=False)
 class AttributionView:
-    """An attribution with its texts; `json()` returns plain values, `save` writes them or a picture."""
+    """An attribution with its texts; `json()` returns plain values, `save` writes a page, a picture or them."""
 
     kind: str
     model: str
@@ -57,14 +57,17 @@ class AttributionView:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the values as .json, or a picture as .png."""
-        path = Path(path)
-        if path.suffix == ".png":
-            draw_attribution(self.attribution, self.texts["source"], path)
-            return path
-        if path.suffix != ".json":
-            raise ConfigError(f"save {path}: the name must end with .json or .png, which chooses the format")
-        return write_page(self.json(), path)
+        """Write the page as .html, a picture as .png, or the values as .json."""
+        if Path(path).suffix not in (".html", ".png", ".json"):
+            raise ConfigError(f"save {path}: the name must end with .html, .png or .json, which chooses the format")
+        if Path(path).suffix == ".png":
+            draw_attribution(self.attribution, self.texts["source"], Path(path))
+            return Path(path)
+        return save_view(self.json(), path)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return notebook_frame(self.json())
 
     def __repr__(self) -> str:
         """Return one line, with the words that support the output most and that oppose it most."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from qkv.base.errors import ConfigError
 from qkv.lens.changes import Change, FixedWeight, WithoutHead, WithoutLayer, changing, check_names
 from qkv.lens.inspectors import AttentionMap, Inspector
-from qkv.lens.page import notebook_frame, write_page
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.view import MAX_WEIGHTS, AttentionView, Inspectable, word_alignment
 from qkv.lens.word_edits import ReplaceWord, WordEdit, differences, edit_words, split_words
 
@@ -58,6 +58,8 @@ class ModelComparison:
     labels: list[tuple[str, float, float]]  # of a fine-tuned model: label, probability (or the number) before and after
     moved: list[MovedAttention]
     left_out: list[str]  # attentions whose maps would be too large together
+    attentions: list[dict[str, Any]]  # all that can be changed: name, part, layer and the number of heads
+    layers: list[str]  # that can be left out
 
     def json(self) -> dict[str, Any]:
         """Return everything as lists, strings and numbers, rounded to four digits."""
@@ -83,15 +85,15 @@ class ModelComparison:
             "labels": [[label, _four(before), _four(after)] for label, before, after in self.labels],
             "moved": [{**one._asdict(), "heads": one.heads and [_four(share) for share in one.heads]} for one in self.moved],
             "left_out": self.left_out,
+            "attentions": self.attentions,
+            "layers": self.layers,
             "before": self.before.json(),
             "after": self.after.json(),
         }
 
     def save(self, path: str | Path) -> Path:
         """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
-        if Path(path).suffix not in (".html", ".json"):
-            raise ConfigError(f"save {path}: the name must end with .html or .json, which chooses the format")
-        return write_page(self.json(), Path(path))
+        return save_view(self.json(), path)
 
     def __repr__(self) -> str:
         """Return one line."""
@@ -179,6 +181,8 @@ def changed(
         [(label, value, new_labels.get(label, 0.0)) for label, value in labels.items()],
         moved,
         left_out,
+        [{"name": one.name, "part": one.part, "layer": one.layer, "heads": one.heads} for one in before.attentions()],
+        list(dict.fromkeys(name for name, _, _ in before.layers())),
     )
 
 

@@ -29,7 +29,7 @@ class HeadEffects:
     def json(self) -> dict[str, Any]:
         """Return plain values, rounded to four digits."""
         drops = {name: [round(drop, 4) for drop in heads] for name, heads in self.drops.items()}
-        return {**asdict(self), "score": round(self.score, 4), "drops": drops}
+        return {"view": "heads", **asdict(self), "score": round(self.score, 4), "drops": drops}
 
     def drop(self, attention: str, head: int) -> float | None:
         """Return the drop without a head; None if it is not known."""

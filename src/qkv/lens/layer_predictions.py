@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from qkv.base.errors import DataError
-from qkv.lens.page import save_json
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.predictor import Predictor, Site, read_sites
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.lens.view import _rounded
@@ -39,6 +39,7 @@ class LayerPredictions:
         """Return everything as lists, strings and numbers, rounded to four digits."""
         read = self.texts.get("read")
         return {
+            "view": "layers",
             "kind": self.kind,
             "model": self.model,
             "source": self.texts["source"].tokens,
@@ -53,8 +54,12 @@ class LayerPredictions:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the values; the name ends with .json."""
-        return save_json(self.json(), path)
+        """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
+        return save_view(self.json(), path)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return notebook_frame(self.json())
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -1,4 +1,4 @@
-"""One HTML file with the viewer, its style and the values of an attention view; it works offline."""
+"""One HTML file with the viewer, its style and the values of a view; it works offline."""
 
 import base64
 import hashlib
@@ -15,20 +15,29 @@ from qkv.lens.packed_weights import pack_weights
 
 VIEWER = Path(__file__).parent / "viewer"
 START = 'QkvViewer.showPage(document.getElementById("viewer"), JSON.parse(document.getElementById("view").textContent));'
-STYLES = ("viewer.css", "words.css")
+STYLES = ("viewer.css", "laboratory.css", "words.css")
 BODY = "body{margin:1rem auto;padding:0 1rem;max-width:70rem}"
 DARK = ":root{color-scheme:light dark}@media(prefers-color-scheme:dark){body{background:rgb(22 25 32)}}"
+COMMANDS = {  # by the kind of view, where they differ
+    None: "look",
+    "analogy": "vectors",
+    "attribution": "attribute",
+    "map": "vectors",
+    "neighbours": "vectors",
+    "training": "look",
+}
 HEIGHT = 720  # of the frame in a notebook, in pixels
 
 
 def render_page(view: dict[str, Any]) -> str:
-    """Return the HTML of a page, from the result of `AttentionView.json()`."""
+    """Return the HTML of a page, from the result of a view's `json()`."""
     scripts = [bundle(VIEWER / "viewer.js", "QkvViewer"), START]
     styles = [*((VIEWER / name).read_text(encoding="utf-8") for name in STYLES), BODY + DARK]
     policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}; img-src data:"
     words = view.get("words", {})
     texts = (words.get("source") if isinstance(words, dict) else words) or view.get("source") or view.get("question")
-    title = html.escape(" ".join(texts or [view.get("model", "")])[:80])
+    command = COMMANDS.get(view.get("view"), view.get("view"))
+    title = html.escape(f"{' '.join(texts or [view.get('model', '')])[:80]} · qkv {command}")
     return "\n".join(
         [
             "<!doctype html>",
@@ -37,7 +46,7 @@ def render_page(view: dict[str, Any]) -> str:
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            f"<title>{title} · qkv look</title>",
+            f"<title>{title}</title>",
             *(f"<style>{text}</style>" for text in styles),
             "</head>",
             "<body>",
@@ -67,13 +76,13 @@ def write_page(view: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def save_json(values: dict[str, Any], path: str | Path) -> Path:
-    """Write the values of a view to a file whose name ends with .json."""
+def save_view(view: dict[str, Any], path: str | Path) -> Path:
+    """Write the page of a view to a file whose name ends with .html, or its values to one that ends with .json."""
     if not isinstance(path, str | Path):
-        raise ConfigError(f"save takes the path of a file, got {type(path).__name__}; give one that ends with .json")
-    if Path(path).suffix != ".json":
-        raise ConfigError(f"save {path}: the name must end with .json")
-    return write_page(values, Path(path))
+        raise ConfigError(f"save takes the path of a file, got {type(path).__name__}; give one that ends with .html or .json")
+    if Path(path).suffix not in (".html", ".json"):
+        raise ConfigError(f"save {path}: the name must end with .html or .json, which chooses the format")
+    return write_page(view, Path(path))
 
 
 def notebook_frame(view: dict[str, Any]) -> str:

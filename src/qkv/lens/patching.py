@@ -19,7 +19,7 @@ from torch import Tensor
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.stepwise import Stepwise, complete
 from qkv.lens.inspectors import CROSS, DECODER, ENCODER
-from qkv.lens.page import save_json
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.predictor import Predictor, Site, at_sites, read_sites, skipped
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.lens.view import _rounded
@@ -86,6 +86,7 @@ class PatchView:
             for name, logits in self.logits.items()
         }
         return {
+            "view": "patch",
             "kind": clean.kind,
             "model": clean.model,
             "source": tokens,
@@ -103,8 +104,12 @@ class PatchView:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the values; the name ends with .json."""
-        return save_json(self.json(), path)
+        """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
+        return save_view(self.json(), path)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return notebook_frame(self.json())
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.lens.inspectors import CROSS, AttentionMap, Inspector
-from qkv.lens.page import write_page
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.view import AttentionView, map_json
 
 MAX_WEIGHTS = 1_000_000  # of all snapshots together; a page with more would open slowly
@@ -35,7 +35,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class TrainingView:
-    """A text through training; `json()` returns plain values, `save` writes them, or a page with the attention view as well."""
+    """A text through training; `json()` returns plain values, `save` writes a page or them."""
 
     final: AttentionView  # with the last weights
     snapshots: list[Snapshot]
@@ -57,11 +57,12 @@ class TrainingView:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the values as .json, or the page of the final model with them as .html."""
-        if Path(path).suffix not in (".html", ".json"):
-            raise ConfigError(f"save {path}: the name must end with .html or .json, which chooses the format")
-        values = self.json() if Path(path).suffix == ".json" else {**self.final.json(), "training": self.json()}
-        return write_page(values, Path(path))
+        """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
+        return save_view(self.json(), path)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return notebook_frame(self.json())
 
     def __repr__(self) -> str:
         """Return one line."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.trace import Likely, SearchTrace
-from qkv.lens.page import save_json
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.text.tokenizer import Tokenizer
 
@@ -89,6 +89,7 @@ class SearchView:
         writing, best = self.writing, self.writing.hypotheses[0]
         shown = {"beam": OPTIONS, "sampling": SAMPLING_OPTIONS, "greedy": ()}[self.search]
         return {
+            "view": "steps",
             "kind": writing.kind,
             "model": writing.model,
             "search": self.search,
@@ -131,8 +132,12 @@ class SearchView:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the values; the name ends with .json."""
-        return save_json(self.json(), path)
+        """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
+        return save_view(self.json(), path)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return notebook_frame(self.json())
 
     def __repr__(self) -> str:
         """Return one line."""

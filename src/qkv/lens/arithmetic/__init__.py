@@ -21,7 +21,7 @@ from qkv.lens.arithmetic.outputs import output_steps
 from qkv.lens.arithmetic.steps import Step, vector
 from qkv.lens.arithmetic.translators import convolution_steps, recurrent_steps
 from qkv.lens.inspectors import ENCODER, AttentionMap, EncoderDecoderInspector, UnilmInspector
-from qkv.lens.page import write_page
+from qkv.lens.page import notebook_frame, save_view
 from qkv.lens.tokenized_text import TokenizedText
 from qkv.lens.trace import Trace, traced
 from qkv.lens.view import NO_ATTENTION, Inspectable
@@ -30,6 +30,8 @@ from qkv.parts.linformer import LinformerAttention
 from qkv.parts.recurrent import RecurrentAttention
 from qkv.parts.relative import PositionScheme
 from qkv.parts.two_stream import RelativeAttention
+
+MAX_HEADS = 16  # on one page
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +61,7 @@ class Arithmetic:
     def json(self) -> dict[str, Any]:
         """Return everything as lists, strings and numbers, rounded to four digits."""
         return {
+            "view": "arithmetic",
             "kind": self.kind,
             "model": self.model,
             "texts": {name: text.tokens for name, text in self.texts.items()},
@@ -74,10 +77,12 @@ class Arithmetic:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write the values as JSON."""
-        if not isinstance(path, str | Path) or Path(path).suffix != ".json":
-            raise ConfigError(f"save {path}: the name must end with .json")
-        return write_page(self.json(), Path(path))
+        """Write the page, one HTML file that works offline; or the values alone, if the name ends with .json."""
+        return save_view(self.json(), path)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame of its own, for notebooks."""
+        return notebook_frame(self.json())
 
     def __repr__(self) -> str:
         where = f"{self.part}, layer {self.layer}, head {self.head}, position {self.position}, {self.reads!r}"
@@ -120,6 +125,14 @@ def arithmetic(loaded: Inspectable, text: str, target: str | None = None, choice
         token.keys,
         steps,
     )
+
+
+def with_other_heads(loaded: Inspectable, text: str, target: str | None, found: Arithmetic) -> dict[str, Any]:
+    """Return the values of `found` with those of the layer's other heads at the same position, which a page offers."""
+    heads = next(one["heads"] for one in found.choices if one["part"] == found.part)
+    rest = [n for n in range(min(heads, MAX_HEADS)) if n != found.head]
+    choices = [HeadChoice(found.part, found.layer, head, found.position) for head in rest]
+    return {**found.json(), "others": [arithmetic(loaded, text, target, choice).json() for choice in choices]}
 
 
 def _layer(inspector: Any, trace: Trace, attention: AttentionMap, head: Head) -> Iterator[Step]:

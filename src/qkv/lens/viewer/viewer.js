@@ -1,17 +1,38 @@
 // Draws what qkv found out about a model, from the JSON of a view: show(element, view).
 
 import { showAnalogy } from "./analogy_view.js";
+import { showArithmetic } from "./arithmetic_view.js";
 import { showAttention } from "./attention_view.js";
+import { showAttributions } from "./attribution_view.js";
+import { showChange } from "./change_view.js";
 import { make } from "./dom.js";
+import { showHeads } from "./heads_view.js";
 import { say } from "./language.js";
+import { showLayers } from "./layers_view.js";
 import { unpack } from "./packed.js";
 import { showMap } from "./map_view.js";
 import { showNeighbours } from "./neighbours_view.js";
+import { showPatch } from "./patch_view.js";
+import { showSteps } from "./steps_view.js";
+import { showTraining } from "./training_view.js";
 import { readState, writeState } from "./state.js";
 
 export { showAlignment } from "./alignment.js";
 
-const VIEWS = { analogy: showAnalogy, attention: showAttention, map: showMap, neighbours: showNeighbours };
+const VIEWS = {
+  analogy: showAnalogy,
+  arithmetic: showArithmetic,
+  attention: showAttention,
+  attribution: showAttributions,
+  change: showChange,
+  heads: showHeads,
+  layers: showLayers,
+  map: showMap,
+  neighbours: showNeighbours,
+  patch: showPatch,
+  steps: showSteps,
+  training: showTraining,
+};
 
 const TITLES = {
   attention: "Inside the model: attention",
@@ -33,10 +54,11 @@ const nameOf = (view) => view.view || "attention";
 
 /**
  * Draw a view into an element; `view.view` says which one it is, and attention has none. `state` is a plain object with what is
- * chosen in the view (its tab, its head); `onState(state)` is called when that changes.
+ * chosen in the view (its tab, its head); `onState(state)` is called when that changes. Views of the laboratory call `ask` with what
+ * somebody wants to see instead, and draw the view that its promise brings; without it they offer what they hold.
  */
-export function show(element, view, { state = {}, onState = () => {} } = {}) {
-  VIEWS[nameOf(view)](element, view, { state, onState });
+export function show(element, view, { state = {}, onState = () => {}, ask = null } = {}) {
+  VIEWS[nameOf(view)](element, view, { state, onState, ask });
 }
 
 /** Draw a view on a page of its own, whose address has the state: a link or a reload restores it. */
