@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from qkv.base.errors import ConfigError, DataError, QkvError
 from qkv.base.files import atomic_file, check_writable, digest, partial_path
 from qkv.base.hardware import choose_device, cpu_cores, describe_device
 from qkv.base.pool import LocalWorkers, Workers, run_tasks
+from qkv.base.provenance import package_digest
 from qkv.claims.claim import LIBRARY, Cell, NamedClaim, find_claim
 from qkv.claims.verdict import Verdict, decide
 from qkv.training.progress import duration
@@ -244,17 +244,6 @@ def _folders(work: Path | None) -> Iterator[Path]:
                 del os.environ["QKV_CACHE"]
             else:
                 os.environ["QKV_CACHE"] = before
-
-
-@cache
-def package_digest() -> str:
-    """Return a digest of the code of qkv."""
-    import qkv
-
-    root, found = Path(qkv.__file__).parent, hashlib.blake2b(digest_size=8)
-    for path in sorted(root.rglob("*.py")):
-        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return found.hexdigest()
 
 
 def collect(named: NamedClaim, tasks: Sequence[_Task], options: RunOptions) -> Result:

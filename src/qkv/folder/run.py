@@ -23,9 +23,8 @@ CONFIG, WEIGHTS, RESULT = "config.json", "model.safetensors", "result.json"
 LOCK = ".lock"
 MANIFEST = "export.json"  # of an exported folder, see interop/exported.py
 # A run may train longer, stop sooner, keep more, or divide its weights.
-FREE_TO_CHANGE = tuple(
-    f"training.{key}:" for key in ("steps", "minutes", "epochs", "patience", "keep_checkpoints", "snapshots", "shard")
-)
+FREE = "steps", "minutes", "epochs", "patience", "keep_checkpoints", "snapshots", "shard", "trackers", "project"
+FREE_TO_CHANGE = tuple(f"training.{key}:" for key in FREE)
 
 
 def is_run(folder: Path) -> bool:
@@ -237,8 +236,9 @@ def check_texts(run: Path, texts: list[str], accept_changes: bool) -> None:
 
 
 def _delete_prepared(run: Path) -> None:
-    """Delete what was made of another recipe or text: tokenizers, config.json, scores of the start, profiles of languages."""
-    for path in [*run.glob("tokenizer*.json"), *run.glob("before*.json"), run / PROFILES, run / CONFIG]:
+    """Delete what was made of another recipe or text: tokenizers, config.json, scores of the start, profiles, tracked runs."""
+    made = [path for pattern in ("tokenizer*.json", "before*.json", "tracker-*.json") for path in run.glob(pattern)]
+    for path in [*made, run / PROFILES, run / CONFIG]:
         path.unlink(missing_ok=True)
 
 

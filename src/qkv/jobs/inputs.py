@@ -20,6 +20,7 @@ from qkv.text.glossary import Glossary
 from qkv.text.tokenizer import Tokenizer, TokenizerConfig
 from qkv.text.vocabulary_growth import check_growable
 from qkv.training.checkpoints import weight_files
+from qkv.training.trackers import check_trackers
 from qkv.vectors.formats import detect_format
 
 LOOKED_AT = 1000  # pairs, to find one that can be used
@@ -28,6 +29,7 @@ LOOKED_AT = 1000  # pairs, to find one that can be used
 def check_inputs(recipe: Recipe) -> None:
     """Raise an error if something that the recipe names is missing or empty."""
     choose_device(recipe.training.device)
+    check_trackers(recipe.training.trackers)
     if recipe.training.shard and not recipe.model.shardable:
         raise ConfigError(f"the weights of model.kind={recipe.model.kind} cannot be sharded; leave training.shard out")
     if recipe.start is not None:

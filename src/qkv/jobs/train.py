@@ -29,6 +29,7 @@ from qkv.training import checkpoints, distributed
 from qkv.training.health import Health
 from qkv.training.loop import Trainer
 from qkv.training.progress import Progress
+from qkv.training.trackers import Tracker
 
 JOBS: dict[str, Callable[..., Job]] = {"translation": translation, "pretraining": pretraining, "finetuning": finetuning}
 VISIBLE_AFTER = 60  # seconds until a shared file system shows a new folder everywhere
@@ -39,10 +40,12 @@ def train(
     out: str | Path,
     accept_changes: bool = False,
     settings: Mapping[str, Any] | list[str] | None = None,
+    tracker: Tracker | None = None,
 ) -> Path:
     """Train a recipe into the run folder `out` and return the folder; the same call again resumes where it stopped.
 
     The recipe is a name (see `qkv recipes`), a YAML file, or a dict; `settings` replace single values, as `--set` does.
+    A `tracker` sees each line of the log; an error that it raises ends the training.
 
     >>> qkv.train("transformer-small", out="runs/x", settings={"data.train": "train.tsv", "data.dev": "dev.tsv"})
     PosixPath('runs/x')
@@ -76,7 +79,7 @@ def train(
             progress.say(f"{run} is finished; choose another --out to train again{more}")
             return run
         try:
-            _train(recipe, run, progress, rank, accept_changes)
+            _train(recipe, run, progress, rank, accept_changes, tracker)
         except (QkvError, distributed.OtherProcessFailedError):
             if new and rank == 0:
                 discard_run(run)
@@ -140,7 +143,7 @@ def _path_as_text(value: Any) -> str:
     return str(value)
 
 
-def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool) -> None:
+def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_changes: bool, tracker: Tracker | None) -> None:
     # The first process makes the tokenizers and fills its machine's cache, then the first ones of other machines fill theirs.
     turn = 0 if rank == 0 else 1 if distributed.is_first_of_node() else 2
     for now in range(3):
@@ -154,6 +157,14 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
         health=Health(expectations(job.objective, job.token_counts)), probe=make_probe(job.model, job.objective),
         start_weights=weights_to_hold(recipe, run, job.model) if recipe.training.start_penalty else None,
     )  # fmt: skip
+    if trainer.log and tracker:
+        trainer.log.trackers.append(tracker)
+    with trainer.log or contextlib.nullcontext():
+        _run(recipe, run, job, trainer, progress)
+
+
+def _run(recipe: Recipe, run: Path, job: Job, trainer: Trainer, progress: Progress) -> None:
+    """Train, then choose the weights, score them and write the report."""
     state = trainer.train()
     progress.close()
     if trainer.signals.number is not None:
@@ -162,7 +173,7 @@ def _train(recipe: Recipe, run: Path, progress: Progress, rank: int, accept_chan
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
     trainer.release()  # scores in float32 need more memory than those in bf16 during training
-    if rank == 0:
+    if trainer.rank == 0:
         job.validator.use_float32()
         job.finish(trainer)
         if not recipe.training.keep_checkpoints:  # only now: without a result, a run goes on from its checkpoints

@@ -1,11 +1,12 @@
 """The `training` section of a recipe."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from qkv.base.config import Config
 from qkv.base.snapshots import SnapshotCount
+from qkv.training.trackers import TrackerName
 
 MAX_WARMUP = 0.3  # largest share of all updates for a warm-up that is given as a number of updates
 
@@ -40,6 +41,13 @@ class TrainingConfig(Config):
     precision: Literal["auto", "bf16", "float32"] = "auto"
     device: str = "auto"
     log_every: int = Field(default=50, gt=0)  # updates
+    trackers: tuple[TrackerName, ...] = ()  # mlflow, wandb: where figures are shown beside metrics.jsonl and TensorBoard
+    project: str = Field(default="qkv", min_length=1)  # the trackers' name for runs that belong together
+
+    @field_validator("trackers", mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given or ()
 
     @model_validator(mode="after")
     def _length_is_given(self) -> "TrainingConfig":

@@ -1,4 +1,4 @@
-"""The log of a run: `metrics.jsonl`, one JSON object per line, "step" first; and the same numbers for TensorBoard."""
+"""The log of a run: `metrics.jsonl`, one JSON object per line, "step" first; and the same numbers for trackers."""
 
 import errno
 import io
@@ -6,10 +6,14 @@ import json
 import math
 import os
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from qkv.base.files import atomic_file, write_error
+from qkv.training.tracked_runs import Status
+from qkv.training.trackers import StoppedByTrackerError, Tracker
 
 METRICS = "metrics.jsonl"
 EVENTS = "tensorboard"
@@ -19,18 +23,20 @@ NO_TENSORBOARD = (
 
 
 class Log:
-    """The open log of a run folder, held by one process; `events` is None where the tensorboard package is not installed."""
+    """The open log of a run folder, held by one process; TensorBoard is among the trackers where its package is installed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trackers: Sequence[Tracker] = ()) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise write_error(folder, error) from error
         self.path = folder / METRICS
+        self.trackers: list[Tracker] = list(trackers)
+        self.has_tensorboard = True
         try:
-            self.events: EventFile | None = EventFile(folder / EVENTS)
+            self.trackers.append(EventFile(folder / EVENTS))
         except ImportError:
-            self.events = None
+            self.has_tensorboard = False
         # A killed process may have left half a line; without the cut, the next line would be joined to it.
         if self.path.exists():
             data = self.path.read_bytes()
@@ -43,9 +49,8 @@ class Log:
         """Add one line; a number that is not finite becomes null, because JSON has no other way to write it."""
         plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
         append(self.path, json.dumps({"step": step} | plain, ensure_ascii=False).encode() + b"\n")
-        numbers = {name: float(v) for name, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-        if self.events and numbers:
-            self.events.write_scalars(step, numbers)
+        for tracker in self.trackers:
+            tracker.write(step, values)
 
     def rewind(self, step: int) -> None:
         """Remove everything after a step, because training continues from there."""
@@ -54,8 +59,18 @@ class Log:
         if len(kept) < len(lines):
             with atomic_file(self.path) as aside:
                 aside.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in kept), encoding="utf-8")
-        if self.events:
-            self.events.purge(step + 1)
+        for tracker in self.trackers:
+            tracker.rewind(step, kept)
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End the trackers; an error says how the training ended."""
+        stopped = kind is not None and issubclass(kind, KeyboardInterrupt | SystemExit | StoppedByTrackerError)
+        status: Status = "finished" if kind is None else "stopped" if stopped else "failed"
+        for tracker in self.trackers:
+            tracker.end(status)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -93,14 +108,19 @@ class EventFile:
         self.path = folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}"
         self._write(0, file_version="brain.Event:2")
 
-    def write_scalars(self, step: int, values: dict[str, float]) -> None:
-        """Write one value for each tag."""
-        scalars = [self.summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
-        self._write(step, summary=self.summary(value=scalars))
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write one value for each tag; what is not a number is left out."""
+        numbers = {name: float(v) for name, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        if numbers:
+            scalars = [self.summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()]
+            self._write(step, summary=self.summary(value=scalars))
 
-    def purge(self, step: int) -> None:
-        """Tell readers to discard events of earlier files from this step on."""
-        self._write(step, session_log=self.session(status=self.session.START))
+    def rewind(self, step: int, lines: list[dict[str, Any]]) -> None:
+        """Tell readers to discard events of earlier files after this step."""
+        self._write(step + 1, session_log=self.session(status=self.session.START))
+
+    def end(self, status: Status) -> None:
+        """Do nothing: each event is on the disk already."""
 
     def _write(self, step: int, **content: Any) -> None:
         record = io.BytesIO()

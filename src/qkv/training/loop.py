@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError, TrainingError
 from qkv.base.hardware import choose_precision, peak_flops
+from qkv.base.provenance import machine, software
 from qkv.base.rows import map_tensors
 from qkv.base.seeds import seed_at
 from qkv.data.batches import Batch, Position, prefetch
@@ -37,6 +38,8 @@ from qkv.training.sharding import ShardedGradients, ShardedWeights
 from qkv.training.signals import StopSignals
 from qkv.training.snapshots import SnapshotWriter
 from qkv.training.state import TrainingState
+from qkv.training.tracked_runs import Tracking
+from qkv.training.trackers import Follower
 from qkv.training.weights import Weights
 
 PROBED_ROWS = 8  # of a batch over all processes, at most
@@ -119,8 +122,8 @@ class Trainer:
         self.snapshots = SnapshotWriter(run, config.snapshots)
         self.state = TrainingState(steps=0 if config.minutes else config.steps or 0)
         self.signals = StopSignals(progress)
-        self.log = Log(run) if self.rank == 0 else None
-        if self.log and self.log.events is None:
+        self.log = Log(run, self.make_trackers()) if self.rank == 0 else None
+        if self.log and not self.log.has_tensorboard:
             progress.say(NO_TENSORBOARD)
         self.health, self.probe = health or Health(), probe
         self.probed: Batch | None = None  # some rows of the last batch, for the probe
@@ -274,6 +277,12 @@ class Trainer:
         return number > 0
 
     # Log and validation
+
+    def make_trackers(self) -> list[Follower]:
+        """Return those of MLflow and Weights & Biases that the recipe names."""
+        facts = {**software(), **machine(self.device)} if self.config.trackers else {}
+        given = Tracking(self.run, self.config.project, facts, {})
+        return [Follower(name, given, self.progress.warn) for name in self.config.trackers]
 
     def report(self) -> None:
         """Read the losses since the last report from the device, log them, and stop if too many updates were skipped."""
