@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from qkv.inference.lesson import lesson
     from qkv.inference.load import arithmetic, change, load, look
     from qkv.inference.through_training import look_through_training
+    from qkv.jobs.sweep import sweep
     from qkv.jobs.train import train
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "look_through_training",
     "patch",
     "steps",
+    "sweep",
     "train",
 ]
 
@@ -40,6 +42,7 @@ _MODULES = {
     "look_through_training": "qkv.inference.through_training",
     "patch": "qkv.inference.laboratory",
     "steps": "qkv.inference.laboratory",
+    "sweep": "qkv.jobs.sweep",
     "train": "qkv.jobs.train",
 }
 

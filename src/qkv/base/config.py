@@ -140,12 +140,12 @@ def with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, 
             child = section.get(key)
             section[key] = {**child} if isinstance(child, dict) else {}
             section = section[key]
-        section[last] = _value(text)
+        section[last] = setting_value(text)
     return result
 
 
-def _value(text: str) -> Any:
-    """Parse a value as YAML, except that a # begins no comment and 1e-3 is a number."""
+def setting_value(text: str) -> Any:
+    """Parse the value of a setting as YAML, except that a # begins no comment and 1e-3 is a number."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -34,6 +34,7 @@ from qkv.cli.score import score_command
 from qkv.cli.serve import serve_command
 from qkv.cli.shrink import shrink_command
 from qkv.cli.steps import steps_command
+from qkv.cli.sweep import sweep_command
 from qkv.cli.tokenizer import tokenizer_app
 from qkv.cli.train import train_command
 from qkv.cli.translate import translate_command
@@ -66,6 +67,7 @@ def options(
 
 
 app.command("train", rich_help_panel=TRAIN)(train_command)
+app.command("sweep", rich_help_panel=TRAIN)(sweep_command)
 app.command("prepare", rich_help_panel=TRAIN)(prepare_command)
 app.command("distil", rich_help_panel=TRAIN)(distil_command)
 app.command("backtranslate", rich_help_panel=TRAIN)(backtranslate_command)

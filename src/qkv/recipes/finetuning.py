@@ -81,6 +81,11 @@ class FinetuningRecipe(Config, Generic[M, T]):
         return self
 
     @property
+    def selection_metric(self) -> str:
+        """The figure on dev that the best weights are chosen by."""
+        return self.judged_by[0]
+
+    @property
     def longest(self) -> int:
         """The longest text in tokens."""
         return self.data.length

@@ -68,6 +68,11 @@ class PretrainingRecipe(Config, Generic[M, T]):
         return self
 
     @property
+    def selection_metric(self) -> str:
+        """The figure on dev that the best weights are chosen by."""
+        return "loss"
+
+    @property
     def longest(self) -> int:
         """The longest text in tokens."""
         return self.data.length

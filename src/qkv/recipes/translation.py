@@ -188,6 +188,11 @@ class TranslationRecipe(Config, Generic[M, T]):
             raise ValueError("an adapter trains no embeddings of new pieces; leave tokenizer.grow or model.adapter out")
 
     @property
+    def selection_metric(self) -> str:
+        """The figure on dev that the best weights are chosen by."""
+        return "loss" if not self.score_dev else self.metrics[0]
+
+    @property
     def longest(self) -> int:
         """The longest text in tokens."""
         return self.data.max_tokens

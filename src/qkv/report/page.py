@@ -47,27 +47,32 @@ def write_report(
     warnings = "".join(f"<li>{_escape(warning)}</li>" for warning in facts.get("warnings", ()))
     sections = [
         ("Warnings", f'<ul class="warnings">{warnings}</ul>' if warnings else ""),
-        ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + ("" if figures_note else _table(figures))),
-        ("Held-out sets", f"<p>{_escape(figures_note)}</p>{_table(figures)}" if figures_note and figures else ""),
+        ("Scores", (f'<div class="scores">{score_cards}</div>' if scores else "") + ("" if figures_note else table(figures))),
+        ("Held-out sets", f"<p>{_escape(figures_note)}</p>{table(figures)}" if figures_note and figures else ""),
         ("Curves", _curves(metrics)),
         ("Held-out samples", _samples_table(samples) if samples else ""),
         ("Confidence", _confidence(confidence, reliability) if reliability else ""),
         ("Attention", f'<div class="pictures">{pictures}</div>' if pictures else ""),
-        ("Corpus", _table(corpus)),
+        ("Corpus", table(corpus)),
     ]
+    return write_page(
+        folder / REPORT, "qkv training report", title, {k: v for k, v in facts.items() if k != "warnings"}, sections
+    )
+
+
+def write_page(path: Path, kind: str, title: str, facts: dict[str, Any], sections: Sequence[tuple[str, str]]) -> Path:
+    """Write a page with a header of facts; sections are pairs of heading and HTML, of which empty ones are left out."""
     body = "".join(f"<section><h2>{name}</h2>{content}</section>" for name, content in sections if content)
-    shown = {name: value for name, value in facts.items() if name != "warnings"}
-    items = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in shown.items())
+    items = "".join(f"<div><dt>{_escape(name)}</dt><dd>{_escape(value)}</dd></div>" for name, value in facts.items())
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f"<title>{_escape(title)}</title><style>{STYLE}</style></head><body>"
-        f"<header><p>qkv training report</p><h1>{_escape(title)}</h1>{f'<dl>{items}</dl>' if items else ''}</header>"
+        f"<header><p>{kind}</p><h1>{_escape(title)}</h1>{f'<dl>{items}</dl>' if items else ''}</header>"
         f"<main>{body}</main></body></html>\n"
     )
-    path = folder / REPORT
     with atomic_file(path) as aside:
         aside.write_text(page, encoding="utf-8", errors="replace")
     return path
@@ -155,7 +160,7 @@ def _confidence(text: str, bins: Sequence[dict[str, Any]]) -> str:
     points = [(row["predicted"], row["observed"], row["texts"]) for row in bins]
     return (
         f'<p>{_escape(text)}</p><div class="charts">{reliability_chart("Good translations by confidence", points)}'
-        f"{_table(bins)}</div>"
+        f"{table(bins)}</div>"
     )
 
 
@@ -207,7 +212,7 @@ def _marked_differences(output: str, references: list[str]) -> str:
 # Tables
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
+def table(rows: Sequence[dict[str, Any]]) -> str:
     """Lay rows out under the union of their keys; columns of numbers are aligned to the right."""
     if not rows:
         return ""

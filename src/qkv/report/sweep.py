@@ -1,0 +1,73 @@
+"""The report of a sweep: its settings by score, the metric over each key, and the curves of the best."""
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from qkv.report.charts import Line, chart
+from qkv.report.page import REPORT, table, write_page
+
+CURVES = 6  # settings whose curves are drawn; more lines could not be told apart
+
+
+def write_sweep_report(
+    folder: Path,
+    *,
+    rows: Sequence[Mapping[str, Any]],
+    metric: str,
+    curves: Mapping[str, list[dict[str, Any]]],
+    command: str,
+    facts: dict[str, Any],
+) -> Path:
+    """Write report.html of a sweep.
+
+    rows: settings, the best first, with the keys settings, label, value, deviation, trials, seconds and problem. curves: the
+    lines of metrics.jsonl by label. command: trains the best setting again.
+    """
+    best = f"<p>{html.escape(rows[0]['label'])}</p><p><code>{html.escape(command)}</code></p>" if command else ""
+    keys = list(dict.fromkeys(key for row in rows for key in row["settings"]))
+    drawn = "".join(_over_key(key, rows, metric) for key in keys)
+    scored = [row["label"] for row in rows if row["value"] is not None]
+    lines = [Line(label, _points(curves[label], metric)) for label in scored if label in curves][:CURVES]
+    lines = [line for line in lines if line.points]
+    figures = [{**row["settings"], **_figures(row, metric)} for row in rows]
+    sections = [
+        ("Best setting", best),
+        ("Settings", table([{name: _shown(value) for name, value in row.items()} for row in figures])),
+        (f"{html.escape(metric)} by setting", f'<div class="charts">{drawn}</div>' if drawn else ""),
+        ("Curves of the best", f'<div class="charts">{chart(metric, lines)}</div>' if lines else ""),
+    ]
+    return write_page(folder / REPORT, "qkv sweep", folder.resolve().name, facts, sections)
+
+
+def _figures(row: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    return {metric: row["value"], "± over seeds": row["deviation"], "trials": row["trials"], "problem": row["problem"]}
+
+
+def _shown(value: Any) -> Any:
+    """Return a value of a table: numbers with four digits, lists and words as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return str(value)
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _over_key(key: str, rows: Sequence[Mapping[str, Any]], metric: str) -> str:
+    """Draw the metric over the values of a key: the best of each value, and the mean over the other keys' values."""
+    values: dict[float, list[float]] = {}
+    for row in rows:
+        at = row["settings"].get(key)
+        if isinstance(at, int | float) and not isinstance(at, bool) and row["value"] is not None:
+            values.setdefault(at, []).append(row["value"])
+    if len(values) < 2:
+        return ""
+    first = next(row["value"] for row in rows if row["value"] is not None)
+    better = max if first == max(value for found in values.values() for value in found) else min
+    series: dict[str, Callable[[list[float]], float]] = {"best": better, "mean": fmean}
+    lines = [Line(name, [(at, reduce(values[at])) for at in sorted(values)]) for name, reduce in series.items()]
+    return chart(f"{metric} over {key}", lines if any(len(found) > 1 for found in values.values()) else lines[:1])
+
+
+def _points(lines: list[dict[str, Any]], metric: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[metric]) for line in lines if isinstance(line.get(metric), int | float)]
