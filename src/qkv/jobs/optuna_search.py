@@ -101,10 +101,10 @@ class OptunaWorker:
         optuna = require_optuna()
         study = open_study(self.out, self.metric, self.space, self.seed + task)
         begun = next((one for one in study.get_trials(deepcopy=False) if one.user_attrs.get(TASK) == task), None)
-        asked = study.ask() if begun is None else optuna.trial.Trial(study, begun._trial_id)
-        asked.set_user_attr(TASK, task)
         if begun is not None and begun.state.is_finished():
             return dict(begun.user_attrs["outcome"])
+        asked = study.ask() if begun is None else optuna.trial.Trial(study, begun._trial_id)
+        asked.set_user_attr(TASK, task)
         settings = suggest(asked, self.dimensions)
         trial, recipe = self.base.plan(settings)
         found = vars(trial)

@@ -7,6 +7,7 @@ stopped goes on with the trials that are not in it, and one in the middle of its
 import contextlib
 import fcntl
 import json
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -194,7 +195,7 @@ def _answers(
 
     gpus = [str(number) for number in range(torch.cuda.device_count())]
     count = options.workers or max(1, len(gpus))
-    threads = {} if gpus else {"OMP_NUM_THREADS": str(max(1, cpu_cores() // count))}
+    threads = {} if gpus or "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": str(max(1, cpu_cores() // count))}
     workers = LocalWorkers(f"{work.__module__}:{work.__qualname__}", setup, gpus, threads)
     for number, answer, lost in run_tasks(workers, count, tasks):
         yield number, answer if not lost else {"status": "failed", "message": lost}

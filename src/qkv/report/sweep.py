@@ -30,9 +30,14 @@ def write_sweep_report(
     keys = list(dict.fromkeys(key for row in rows for key in row["settings"]))
     drawn = "".join(_over_key(key, rows, metric) for key in keys)
     scored = [row["label"] for row in rows if row["value"] is not None]
-    lines = [Line(label, _points(curves[label], metric)) for label in scored if label in curves][:CURVES]
+    points = {
+        label: [(line["step"], line[metric]) for line in log if isinstance(line.get(metric), int | float)]
+        for label, log in curves.items()
+    }
+    lines = [Line(label, points[label]) for label in scored if label in points][:CURVES]
     lines = [line for line in lines if line.points]
-    figures = [{**row["settings"], **_figures(row, metric)} for row in rows]
+    columns = {metric: "value", "± over seeds": "deviation", "trials": "trials", "problem": "problem"}
+    figures = [{**row["settings"], **{name: row[key] for name, key in columns.items()}} for row in rows]
     sections = [
         ("Best setting", best),
         ("Settings", table([{name: _shown(value) for name, value in row.items()} for row in figures])),
@@ -40,10 +45,6 @@ def write_sweep_report(
         ("Curves of the best", f'<div class="charts">{chart(metric, lines)}</div>' if lines else ""),
     ]
     return write_page(folder / REPORT, "qkv sweep", folder.resolve().name, facts, sections)
-
-
-def _figures(row: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    return {metric: row["value"], "± over seeds": row["deviation"], "trials": row["trials"], "problem": row["problem"]}
 
 
 def _shown(value: Any) -> Any:
@@ -67,7 +68,3 @@ def _over_key(key: str, rows: Sequence[Mapping[str, Any]], metric: str) -> str:
     series: dict[str, Callable[[list[float]], float]] = {"best": better, "mean": fmean}
     lines = [Line(name, [(at, reduce(values[at])) for at in sorted(values)]) for name, reduce in series.items()]
     return chart(f"{metric} over {key}", lines if any(len(found) > 1 for found in values.values()) else lines[:1])
-
-
-def _points(lines: list[dict[str, Any]], metric: str) -> list[tuple[float, float]]:
-    return [(line["step"], line[metric]) for line in lines if isinstance(line.get(metric), int | float)]
