@@ -195,7 +195,7 @@ def test_a_killed_sweep_resumes_its_trial(commands, recipe, tmp_path):
     path.write_text(yaml.safe_dump(values))
     command = ("sweep", path, "--try", f"{RATE}=0.01", "--out", out)
     started = commands.start(*command)
-    wait_until(lambda: list(out.glob("trials/*/checkpoints/*")))
+    wait_until(lambda: list(out.glob("trials/*/checkpoints/[!.]*")))
     started.signal(signal.SIGKILL)
     assert started.result().code == -signal.SIGKILL
     (first,) = (out / "trials").iterdir()

@@ -7,7 +7,7 @@ import math
 import re
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,9 @@ def train_trial(recipe: Recipe, out: Path, name: str, tracker: Tracker | None = 
     """Train a trial, or resume it, with its messages in a file; whatever goes wrong is an outcome."""
     began = time.monotonic()
     outcome = Outcome("finished")
-    with _messages_in(out / LOGS / f"{name}.txt"):
+    messages = out / LOGS / f"{name}.txt"
+    messages.parent.mkdir(parents=True, exist_ok=True)
+    with messages.open("a", encoding="utf-8") as log, contextlib.redirect_stderr(log), contextlib.redirect_stdout(log):
         try:
             train(recipe, out / TRIALS / name, tracker=tracker)
         except StoppedByTrackerError as stopped:
@@ -138,13 +140,6 @@ def train_trial(recipe: Recipe, out: Path, name: str, tracker: Tracker | None = 
             traceback.print_exc()
             outcome = Outcome("failed", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     return Outcome(outcome.status, outcome.message, round(time.monotonic() - began, 1))
-
-
-@contextlib.contextmanager
-def _messages_in(file: Path) -> Iterator[None]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as log, contextlib.redirect_stderr(log), contextlib.redirect_stdout(log):
-        yield
 
 
 class TrialWorker:
