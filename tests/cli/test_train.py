@@ -144,7 +144,7 @@ def test_what_a_run_holds_in_the_end(commands: Commands, run: Path) -> None:
     names = {path.name for path in run.iterdir()} - {".lock"}
     assert names == {
         "recipe.yaml", "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "tensorboard",
-        "report.html", "result.json", "languages.safetensors",
+        "report.html", "result.json", "languages.safetensors", "snapshots",
     }  # fmt: skip
     assert json.loads((run / "result.json").read_text())["scores"][0]["name"] == "chrf"
 

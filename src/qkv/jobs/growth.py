@@ -6,7 +6,6 @@ from itertools import islice
 from qkv.data.corpora import Tokenizers
 from qkv.text.sentinels import COUNT
 from qkv.text.special_tokens import SENTINEL, TERM_TOKENS
-from qkv.text.tokenizer import Tokenizer
 from qkv.text.vocabulary_growth import add_pieces, learn_pieces
 from qkv.training.progress import Progress
 
@@ -27,7 +26,8 @@ def grow_tokenizers(start: Tokenizers, texts: Texts, most: int, progress: Progre
     grown = Tokenizers(source, target)
     for number, side in enumerate(("source", "target")):
         old, new_one = start[number], grown[number]
-        before, after = (_tokens_per_text(tokenizer, texts((number,))) for tokenizer in (old, new_one))
+        encoded = [tokenizer.encode_batch(list(islice(texts((number,)), COUNTED))) for tokenizer in (old, new_one)]
+        before, after = (sum(map(len, ids)) / max(1, len(ids)) for ids in encoded)
         progress.say(
             f"tokenizer of the {side}: {len(new_one) - len(old):,} pieces added to {len(old):,}; "
             f"{before:.1f} tokens a text before, {after:.1f} after"
@@ -46,8 +46,3 @@ def add_term_tokens(tokenizers: Tokenizers) -> Tokenizers:
     """Return tokenizers that have the separators of annotated terms: both, as they may have one vocabulary."""
     source, target = (side.with_special_tokens(TERM_TOKENS) for side in tokenizers)
     return Tokenizers(source, source if tokenizers.shared else target)
-
-
-def _tokens_per_text(tokenizer: Tokenizer, texts: Iterator[str]) -> float:
-    encoded = tokenizer.encode_batch(list(islice(texts, COUNTED)))
-    return sum(map(len, encoded)) / max(1, len(encoded))

@@ -38,20 +38,19 @@ def write_sweep_report(
     lines = [line for line in lines if line.points]
     columns = {metric: "value", "± over seeds": "deviation", "trials": "trials", "problem": "problem"}
     figures = [{**row["settings"], **{name: row[key] for name, key in columns.items()}} for row in rows]
+    for row in figures:  # numbers with four digits, lists and words as text
+        for name, value in row.items():
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                row[name] = str(value)
+            elif isinstance(value, float):
+                row[name] = float(f"{value:.4g}")
     sections = [
         ("Best setting", best),
-        ("Settings", table([{name: _shown(value) for name, value in row.items()} for row in figures])),
+        ("Settings", table(figures)),
         (f"{html.escape(metric)} by setting", f'<div class="charts">{drawn}</div>' if drawn else ""),
         ("Curves of the best", f'<div class="charts">{chart(metric, lines)}</div>' if lines else ""),
     ]
     return write_page(folder / REPORT, "qkv sweep", folder.resolve().name, facts, sections)
-
-
-def _shown(value: Any) -> Any:
-    """Return a value of a table: numbers with four digits, lists and words as text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | None):
-        return str(value)
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _over_key(key: str, rows: Sequence[Mapping[str, Any]], metric: str) -> str:

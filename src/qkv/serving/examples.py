@@ -86,7 +86,8 @@ def find_examples(models: ModelRegistry) -> dict[str, Example]:
         return Example(fields(able[0]), hint=hint) if able else Example(None, ability.needs)
 
     first = next(iter(models.all), None)
-    text = _sentence(models)
+    source = next(iter(find_routes(models)), ("en", ""))[0].replace("_", "-").split("-")[0].lower()
+    text = SENTENCES.get(source, SENTENCES["en"])
     return {
         "/translate": make(TRANSLATE, lambda model: {"q": text, **_languages(models), "alternatives": 2}),
         "/translate_file": make(TRANSLATE, lambda model: _languages(models)),
@@ -162,12 +163,6 @@ def _alike(tokenizer: Tokenizer) -> tuple[str, str]:
 def _languages(models: ModelRegistry) -> dict[str, str]:
     source, target = next(iter(find_routes(models)))
     return {"source": source, "target": target}
-
-
-def _sentence(models: ModelRegistry) -> str:
-    """Return a sentence in the first source language."""
-    source = next(iter(find_routes(models)), ("en", ""))[0]
-    return SENTENCES.get(source.replace("_", "-").split("-")[0].lower(), SENTENCES["en"])
 
 
 def _predict(model: ServedModel[EncoderHandler]) -> dict[str, Any]:
