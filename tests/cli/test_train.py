@@ -50,7 +50,7 @@ def complaint(commands: Commands, corpus: Path, *options: object, **changes: obj
         ("model.heads=3", "model.width 16 does not split into 3 heads; choose heads that divide it"),
         ("model=big", "model"),
         ("training.device=cuda", "torch sees no GPU here; use device=cpu or auto"),
-        ("training.device=mps", "device 'mps' is not known; use auto, cpu, cuda or cuda:N"),
+        ("training.device=tpu", "device 'tpu' is not known; use auto, cpu, cuda, cuda:N or mps"),
         ("tokenizer={source: {kind: words}, target: {kind: words}}", "model.tied=all needs one vocabulary for both sides"),
         ("data.source_eos=yes please", "data.source_eos: input should be a valid boolean"),
         ("training.row_width=3", "training.row_width 3 is less than the longest text"),

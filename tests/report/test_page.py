@@ -1,11 +1,12 @@
 """The report is one file that fetches and runs nothing, shows what it was given, and shows text as text."""
 
 import math
+import re
 from html.parser import HTMLParser
 
 import pytest
 
-from qkv.report.charts import Line, chart, reliability_chart, short, smooth, thin, ticks
+from qkv.report.charts import Line, chart, chart_over_key, reliability_chart, short, smooth, thin, ticks
 from qkv.report.page import write_report
 
 VOID = {"meta", "br", "wbr"}
@@ -196,6 +197,14 @@ def test_smoothing_does_not_lag():
 def test_odd_series_make_a_chart(points):
     drawn = chart("odd", [Line("x", points)])
     assert "nan" not in drawn and drawn.count("<polyline") == 1
+
+
+@pytest.mark.parametrize(("tried", "at"), [([1e-4, 1e-3, 1e-2], 0.5), ([2, 3, 6], 0.25), ([-1, 0, 99], 0.01)])
+def test_values_of_a_key_fill_the_width_and_powers_of_ten_are_even(tried, at):
+    drawn = chart_over_key("chrf over rate", [Line("best", [(value, 7.0) for value in tried])])
+    first, middle, last = map(float, re.findall(r'<circle[^>]*cx="([\d.]+)"', drawn))
+    assert (middle - first) / (last - first) == pytest.approx(at, abs=0.001)
+    assert f">{short(tried[0])}</text>" in drawn
 
 
 def test_losses_have_charts_of_their_own_and_scores_share_one(tmp_path):

@@ -10,6 +10,7 @@ Point = tuple[float, float]
 WIDTH, HEIGHT = 460, 230
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 10, 26
 MAX_POINTS = 400  # more than there are pixels between two of them
+LABEL = 40  # pixels that a number below the plot takes
 MANY = 40  # a line with more points gets no dots, and a noisy one gets a moving average
 
 
@@ -24,14 +25,17 @@ class Line:
 
 @dataclass(frozen=True)
 class _Axes:
-    """The range of the plot, steps from 0 to `right` and values from `low` to `high`, and its mapping to pixels."""
+    """The range of the plot, steps up to `right` and values from `low` to `high`, and its mapping to pixels."""
 
     right: float
     low: float
     high: float
+    left: float = 0.0
+    log: bool = False  # of the horizontal axis
 
     def x(self, step: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * step / self.right
+        first, last, at = (math.log(each) if self.log else each for each in (self.left, self.right, step))
+        return LEFT + (WIDTH - LEFT - RIGHT) * (at - first) / (last - first)
 
     def y(self, value: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (self.high - value) / (self.high - self.low)
@@ -39,19 +43,36 @@ class _Axes:
 
 def chart(title: str, lines: list[Line], from_zero: bool = False) -> str:
     """Draw a figure with a title, the name and last value of each line, and the plot."""
-    axes = _fit_axes(lines, from_zero)
-    plot = legend = ""
+    axes, legend = _fit_axes(lines, from_zero), ""
     for number, line in enumerate(lines, 1):
-        plot += _draw(line, number, axes)
         last = smooth(line.points)[-1] if line.noisy else line.points[-1]
         legend += f'<i class="line{number}">{html.escape(line.name)} <b>{short(last[1])}</b></i>'
+    return _figure(title, legend, lines, axes, [*ticks(0, axes.right)])
+
+
+def chart_over_key(title: str, lines: list[Line]) -> str:
+    """Draw values over those of a key of a recipe, on a log scale where the ends differ by a factor of ten or more."""
+    tried = sorted({at for line in lines for at, _ in line.points})
+    left, right = tried[0], tried[-1]
+    fitted = _fit_axes(lines, from_zero=False)
+    axes = _Axes(right, fitted.low, fitted.high, left, log=left > 0 and right >= 10 * left)
+    labelled: list[float] = []
+    for at in tried:
+        if not labelled or axes.x(at) - axes.x(labelled[-1]) > LABEL:
+            labelled.append(at)
+    legend = "".join(f'<i class="line{number}">{html.escape(line.name)}</i>' for number, line in enumerate(lines, 1))
+    return _figure(title, legend, lines, axes, labelled)
+
+
+def _figure(title: str, legend: str, lines: list[Line], axes: _Axes, columns: list[float]) -> str:
+    plot = "".join(_draw(line, number, axes) for number, line in enumerate(lines, 1))
     # An inner SVG clips what lies above the plot, but not the half of a dot on its edge.
     x, y, width, height = LEFT - 4, TOP - 4, WIDTH - LEFT - RIGHT + 8, HEIGHT - TOP - BOTTOM + 8
     box = f'x="{x}" y="{y}" width="{width}" height="{height}" viewBox="{x} {y} {width} {height}"'
     return (
         f'<figure class="chart"><figcaption><b>{html.escape(title)}</b><span>{legend}</span></figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
-        f"{_grid(axes)}<svg {box}>{plot}</svg></svg></figure>"
+        f"{_grid(axes, columns)}<svg {box}>{plot}</svg></svg></figure>"
     )
 
 
@@ -70,7 +91,7 @@ def reliability_chart(title: str, bins: list[tuple[float, float, int]]) -> str:
     return (
         f'<figure class="chart"><figcaption><b>{html.escape(title)}</b><span><i class="line1">observed over predicted</i></span>'
         f'</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}">'
-        f"{_grid(axes)}{diagonal}{line}{dots}</svg></figure>"
+        f"{_grid(axes, [*ticks(0, 1)])}{diagonal}{line}{dots}</svg></figure>"
     )
 
 
@@ -82,7 +103,7 @@ def _draw(line: Line, number: int, axes: _Axes) -> str:
         return _polyline(points, f"line{number}", axes)
     dots = "".join(
         f'<circle class="line{number}" cx="{axes.x(step):.1f}" cy="{axes.y(value):.1f}" r="2.6">'
-        f"<title>step {step:,.0f}: {short(value)}</title></circle>"
+        f"<title>{f'{step:,.4g}' if axes.left else f'step {step:,.0f}'}: {short(value)}</title></circle>"
         for step, value in points
     )
     return _polyline(points, f"line{number}", axes) + dots
@@ -119,18 +140,16 @@ def _fit_axes(lines: list[Line], from_zero: bool) -> _Axes:
     return _Axes(max(steps, 1), low if low == 0 else low - margin, high + margin)
 
 
-def _grid(axes: _Axes) -> str:
-    """Draw horizontal grid lines, and the numbers of both axes."""
+def _grid(axes: _Axes, columns: list[float]) -> str:
+    """Draw horizontal grid lines, and the numbers of both axes: round ones on the left, `columns` below."""
     rows = "".join(
         f'<path class="grid" d="M{LEFT} {axes.y(value):.1f}H{WIDTH - RIGHT}"/>'
         f'<text x="{LEFT - 7}" y="{axes.y(value) + 4:.1f}" text-anchor="end">{short(value)}</text>'
         for value in ticks(axes.low, axes.high)
     )
-    columns = "".join(
-        f'<text x="{axes.x(step):.1f}" y="{HEIGHT - 7}" text-anchor="middle">{short(step)}</text>'
-        for step in ticks(0, axes.right)
+    return rows + "".join(
+        f'<text x="{axes.x(step):.1f}" y="{HEIGHT - 7}" text-anchor="middle">{short(step)}</text>' for step in columns
     )
-    return rows + columns
 
 
 def ticks(low: float, high: float) -> Iterator[float]:

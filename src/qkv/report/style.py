@@ -43,12 +43,11 @@ dd { margin: 0; font-weight: 500; overflow-wrap: anywhere; }
 .track { fill: var(--rule); } .fill { fill: var(--one); } .band { fill: var(--one); opacity: 0.45; }
 
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 16px; }
-.chart { margin: 0; padding: 14px 14px 8px; }
+.chart { margin: 0; padding: 14px 14px 8px; max-width: 640px; }
 .chart figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 14px; padding: 0 4px 6px;
   font-size: 14px; }
-.chart i { margin-left: 14px; font-style: normal; font-size: 13px; color: var(--line);
-  font-variant-numeric: tabular-nums; }
-.chart i:first-child { margin-left: 0; }
+.chart span { display: flex; flex-wrap: wrap; gap: 0 14px; }
+.chart i { font-style: normal; font-size: 13px; color: var(--line); font-variant-numeric: tabular-nums; }
 .chart svg { display: block; width: 100%; height: auto; }
 .chart text { fill: var(--soft); font-size: 11.5px; font-variant-numeric: tabular-nums; }
 .grid { stroke: var(--rule); stroke-width: 1; }
@@ -61,7 +60,9 @@ circle { fill: var(--line); }
 table { width: 100%; border-collapse: collapse; }
 th { padding: 9px 14px; text-align: left; color: var(--soft); font-size: 12.5px; font-weight: 500; }
 td { padding: 8px 14px; border-top: 1px solid var(--rule); vertical-align: top; overflow-wrap: anywhere; }
-.number { text-align: right; font-variant-numeric: tabular-nums; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td:last-child:not(.number, [data-name]) { min-width: 14em; }
+code { overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 .samples { border-collapse: separate; border-spacing: 0; }
 .sign { width: 1px; padding-right: 0; font-weight: 600; }

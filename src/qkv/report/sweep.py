@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from qkv.report.charts import Line, chart
+from qkv.report.charts import Line, chart, chart_over_key
 from qkv.report.page import REPORT, table, write_page
 
 CURVES = 6  # settings whose curves are drawn; more lines could not be told apart
@@ -26,7 +26,10 @@ def write_sweep_report(
     rows: settings, the best first, with the keys settings, label, value, deviation, trials, seconds and problem. curves: the
     lines of metrics.jsonl by label. command: trains the best setting again.
     """
-    best = f"<p>{html.escape(rows[0]['label'])}</p><p><code>{html.escape(command)}</code></p>" if command else ""
+    best = ""
+    if command:
+        found = html.escape(f"{rows[0]['label']}: {metric} {rows[0]['value']:.4g}")
+        best = f"<p>{found}</p><p><code>{html.escape(command)}</code></p>"
     keys = list(dict.fromkeys(key for row in rows for key in row["settings"]))
     drawn = "".join(_over_key(key, rows, metric) for key in keys)
     scored = [row["label"] for row in rows if row["value"] is not None]
@@ -37,6 +40,7 @@ def write_sweep_report(
     lines = [Line(label, points[label]) for label in scored if label in points][:CURVES]
     lines = [line for line in lines if line.points]
     columns = {metric: "value", "± over seeds": "deviation", "trials": "trials", "problem": "problem"}
+    columns = {name: key for name, key in columns.items() if any(row[key] for row in rows)}
     figures = [{**row["settings"], **{name: row[key] for name, key in columns.items()}} for row in rows]
     for row in figures:  # numbers with four digits, lists and words as text
         for name, value in row.items():
@@ -66,4 +70,4 @@ def _over_key(key: str, rows: Sequence[Mapping[str, Any]], metric: str) -> str:
     better = max if first == max(value for found in values.values() for value in found) else min
     series: dict[str, Callable[[list[float]], float]] = {"best": better, "mean": fmean}
     lines = [Line(name, [(at, reduce(values[at])) for at in sorted(values)]) for name, reduce in series.items()]
-    return chart(f"{metric} over {key}", lines if any(len(found) > 1 for found in values.values()) else lines[:1])
+    return chart_over_key(f"{metric} over {key}", lines if any(len(found) > 1 for found in values.values()) else lines[:1])
