@@ -67,7 +67,8 @@ function usual(panel) {
   const [own, common] = [panel.values(), texts.get(panel.model.id)];
   const isOld = common === undefined || panel.fields.every(({ name }) => !(name in common) || common[name] === own[name]);
   if (panel.shown !== null && isOld) return own;
-  return { ...first, ...(panel.view.examples ? {} : common) };
+  const values = { ...first, ...(panel.view.examples ? {} : common) };
+  return panel.view.complete?.(values, examplesOf(panel.model, panel.view)) ?? values;
 }
 
 /** Keep the values of the view that is shown: in the address, and the text for the model's other views. */

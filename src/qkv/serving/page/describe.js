@@ -33,5 +33,5 @@ export function describe(model) {
 function amount(text) {
   if (language() === "en") return text;
   return text.replace(/([\d.,]+) (pairs|texts|tokens|words|documents|lines|sentences|characters|min|h|s)\b/g, (_, count, unit) => say(`{count} ${unit}`, { count }))
-    .replace(/\b(test|held-out text)\b/g, (word) => say(word));
+    .replace(/\b(test|held-out text)\b/g, (word) => say(word)).replace(", ", "，");
 }

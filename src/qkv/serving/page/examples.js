@@ -21,7 +21,8 @@ export function exampleRow(panel) {
   const all = examplesOf(panel.model, panel.view);
   if (!all.length) return null;
   const choose = (values) => {
-    panel.fill({ ...panel.values(), ...values, see: "" });
+    const others = Object.fromEntries(panel.fields.filter((field) => field.kind === "choice").map(({ name }) => [name, panel.values()[name]]));
+    panel.fill({ ...others, ...(panel.view.complete?.(values, []) ?? values) });
     panel.onChange(panel.values(), true);
     panel.runNow();
   };

@@ -17,7 +17,8 @@ export function fieldElements(panel) {
   const shown = panel.view.beside?.(panel);
   if (shown) texts.push(shown);
   const settings = choices.length ? [make("div", { class: "settings" }, ...choices)] : [];
-  return [make("div", { class: texts.length > 1 ? "fields two" : "fields" }, ...texts), ...optional, ...settings];
+  const across = { 2: " two", 3: " three" }[texts.length] ?? "";
+  return [texts.length ? make("div", { class: `fields${across}` }, ...texts) : null, ...optional, ...settings].filter(Boolean);
 }
 
 function textField(panel, field) {

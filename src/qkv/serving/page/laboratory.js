@@ -3,24 +3,30 @@
 import { make } from "../viewer/dom.js";
 import { say } from "../viewer/language.js";
 import { post } from "./api.js";
+import { contrast } from "./contrast.js";
 import { lookRequest } from "./look.js";
 import { chosen, showView } from "./shown.js";
 
-const textField = (model) => ({ name: "text", label: model.languages ? say("Text") : say("Text"), lang: model.languages?.[0] });
+const textField = (model) => ({ name: "text", label: say("Text"), lang: model.languages?.[0] });
 
-/** A view of a text: `path` is its endpoint, `choices` are the parts of the viewer's state that the endpoint takes. */
-function laboratoryView({ path, choices = [], fields = (model) => [textField(model)], request = lookRequest, ...rest }) {
+/**
+ * A view of a text. `ability` is also the name of its endpoint, `choices` are the parts of the viewer's state that the endpoint
+ * takes, and `asked` turns what the viewer asks for into fields of a request.
+ */
+export function laboratoryView({ choices = [], asked = (choice) => choice, request = lookRequest, ...rest }) {
   return {
-    ability: path,
     action: "Show",
     busy: "Computing…",
-    fields,
+    fields: (model) => [textField(model)],
     build: () => [make("div", { class: "card view" })],
     async run(panel, values, signal) {
+      const problem = rest.problem?.(values);
+      if (problem) return panel.clear(problem);
       const body = request(panel.model, values);
-      const view = await postChosen(path, body, chosen(panel, choices), signal);
+      const view = await postChosen(rest.ability, body, chosen(panel, choices), signal);
       panel.show();
-      showView(panel, view, (choice) => post(path, { ...body, ...choice }));
+      showView(panel, view, (...choice) => post(rest.ability, { ...body, ...asked(...choice) }));
+      return undefined;
     },
     ...rest,
   };
@@ -35,3 +41,79 @@ async function postChosen(path, body, choice, signal) {
     return post(path, body, signal);
   }
 }
+
+const ARITHMETIC = laboratoryView({
+  id: "arithmetic",
+  ability: "arithmetic",
+  name: "Arithmetic",
+  lead: "How an attention weight comes about: the model's own numbers for one head at one position, step by step.",
+  choices: ["part", "layer", "head", "position"],
+});
+
+const CHANGE = laboratoryView({
+  id: "change",
+  ability: "change",
+  name: "Change something",
+  lead: "Switch off a head or a layer, set a weight, or edit a word, and compare the model before and after.",
+  choices: ["changes"],
+  asked: (changes, maps) => (maps ? { changes, maps } : { changes }),
+});
+
+const PATCH = laboratoryView({
+  id: "patch",
+  ability: "patch",
+  name: "Patch",
+  lead: "Two texts that differ in a word: which heads and which states carry what follows from it.",
+  fields: (model) => [
+    textField(model),
+    { name: "other", label: say("The same text with another word"), lang: model.languages?.[0], hint: "Both texts need as many tokens." },
+  ],
+  complete: contrasted,
+  request: (model, { text, other }) => ({ model: model.id, text, other }),
+  problem: ({ text, other }) => (text === other ? say("Change a word of the second text.") : null),
+});
+
+/** The values with a second text; an example that has none gives way to one that has. */
+function contrasted(values, examples) {
+  const isExample = examples.some(({ text }) => text === values.text);
+  const able = examples.find(({ text }) => contrast(text) !== text);
+  const text = isExample && able && contrast(values.text) === values.text ? able.text : values.text;
+  return { ...values, text, other: contrast(text ?? "") };
+}
+
+const LAYERS = laboratoryView({
+  id: "layers",
+  ability: "layers",
+  name: "After each layer",
+  lead: "What the model would say if it stopped after each layer.",
+});
+
+const SEARCHES = { 1: "greedy", 3: "beam of 3", 5: "beam of 5" };
+
+const STEPS = laboratoryView({
+  id: "steps",
+  ability: "steps",
+  name: "While it writes",
+  lead: "The most probable tokens at each step, and the search for the best text as a tree.",
+  fields: (model) => [
+    textField(model),
+    { name: "beam", kind: "choice", label: say("Search"), value: "3", options: Object.entries(SEARCHES).map(([beam, name]) => [beam, say(name)]) },
+  ],
+  request: (model, { text, beam }) => ({ model: model.id, text, beam: Number(beam), ...(model.kind === "generator" ? { max_new_tokens: 12 } : {}) }),
+});
+
+const TRAINING = laboratoryView({
+  id: "training",
+  ability: "through_training",
+  name: "Through training",
+  lead: "The same text at snapshots of the training, from the first step to the last.",
+});
+
+const ATTRIBUTION = laboratoryView({
+  id: "attribution",
+  ability: "attribute",
+  name: "What mattered",
+  lead: "How much each word of the text contributed to the output.",
+});
+
+export const LABORATORY = [ARITHMETIC, CHANGE, PATCH, LAYERS, STEPS, TRAINING, ATTRIBUTION];

@@ -32,14 +32,15 @@ export class Panel {
     this.title = make("h1", { id: `${id}-title`, tabindex: "-1" }, say(name));
     this.message = make("p", { class: "message", role: "status" });
     this.button = make("button", { class: "primary run" }, say(action));
-    this.hint = make("span", { class: "hint live-hint" }, say("Follows what you type."));
+    const isTyped = this.fields.some(({ kind }) => kind !== "choice");
+    this.hint = isTyped ? make("span", { class: "hint live-hint" }, say("Follows what you type.")) : null;
     const actions = make("div", { class: "actions" }, exampleRow(this), this.hint, ...(this.view.buttons?.(this) ?? []), this.button);
     this.form = make("form", { novalidate: "" }, ...fieldElements(this), actions, this.message);
     this.result = make("div", { class: "result", hidden: "" });
     this.result.append(...this.view.build(this));
     this.listen();
-    return make("section", { id, class: "panel-of-view", "aria-labelledby": this.title.id },
-      make("div", { class: "title" }, this.title, make("p", { class: "lead" }, say(lead))), describe(this.model), this.form, this.result);
+    return make("section", { id, class: "panel-of-view" },
+      this.title, make("p", { class: "lead" }, say(lead)), describe(this.model), this.form, this.result);
   }
 
   listen() {
@@ -101,7 +102,11 @@ export class Panel {
     const [values, isAsked] = [this.values(), this.isAsked];
     this.isAsked = false;
     const missing = this.fields.find((field) => !field.optional && !values[field.name]);
-    if (missing) return isAsked ? this.showError(new ApiError(say(missing.missing ?? "The text has nothing but spaces. Write something first."))) : this.clear();
+    if (missing) {
+      this.tell(this.clear());
+      if (isAsked) this.showError(new ApiError(say(missing.missing ?? "The text has nothing but spaces. Write something first.")));
+      return;
+    }
     const started = performance.now();
     this.section.classList.add("busy"); // not aria-busy: screen readers would then skip the progress message
     if (isAsked) this.tell(say(this.view.busy));
@@ -124,10 +129,10 @@ export class Panel {
     this.result.hidden = false;
   }
 
-  clear() {
-    this.shown = null;
+  /** Show no result; return the reason, for a message. */
+  clear(reason = "") {
     this.result.hidden = true;
-    this.tell("");
+    return reason;
   }
 
   bringIntoSight() {

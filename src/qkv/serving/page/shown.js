@@ -5,14 +5,16 @@ import { show } from "../viewer/viewer.js";
 
 /** Draw a view; `ask(choice)` returns a promise of the view of another choice, for those views that offer some. */
 export function showView(panel, view, ask) {
-  let usual = panel.see ? null : undefined; // the state that needs no place in the address
+  let isDrawing = !panel.see;
+  let usual = ""; // the state that a view begins with needs no place in the address
   const onState = (state) => {
     const written = writeState(state);
-    if (usual === undefined) usual = written;
+    if (isDrawing) usual = written;
     panel.see = written === usual ? "" : written;
     panel.onChange(panel.values(), false);
   };
   show(panel.result.querySelector(".view"), view, { state: readState(panel.see), onState, ask });
+  isDrawing = false;
 }
 
 /** The part of a view's state that its numbers depend on, to be asked for with them. */

@@ -26,8 +26,7 @@ export const TRANSLATE = {
     panel.links = make("div", { class: "links" });
     panel.choices = make("ol", { class: "choices" });
     const all = attentionLink(panel, "See all layers and heads", () => ({ text: panel.first.value.trim(), target: panel.output.value }));
-    const title = make("h2", { id: "alignment-title" }, say("Word by word"));
-    panel.card = make("section", { class: "card", id: "alignment", "aria-labelledby": "alignment-title" }, title, panel.links, all);
+    panel.card = make("section", { class: "card", id: "alignment", "aria-label": say("Word by word") }, panel.links, all);
     const hint = make("p", { class: "hint" }, say("The best translations that beam search found. A score is a log-probability: the nearer to 0, the more probable."));
     panel.best = make("fieldset", { class: "card", id: "best" }, make("legend", {}, say("Other translations")), hint, panel.choices);
     return [panel.card, panel.best];

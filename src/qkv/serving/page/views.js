@@ -1,16 +1,18 @@
 // The views of models, in the order in which they are listed; a model has those that its abilities allow.
 
 import { FILL } from "./fill.js";
+import { LABORATORY } from "./laboratory.js";
 import { ATTENTION } from "./look.js";
 import { PREDICT } from "./predict.js";
 import { TRANSLATE } from "./translate.js";
 import { WORDS } from "./words.js";
+import { WORD_VIEWS } from "./word_views.js";
 import { WRITE } from "./write.js";
 
 /** Groups of views: what a model is for, and what happens inside it. */
 export const GROUPS = {
   "Use": [TRANSLATE, FILL, WRITE, PREDICT, WORDS],
-  "Look inside": [ATTENTION],
+  "Look inside": [ATTENTION, ...LABORATORY, ...WORD_VIEWS],
 };
 
 const ALL = Object.values(GROUPS).flat();

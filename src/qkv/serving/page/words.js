@@ -30,7 +30,7 @@ export const WORDS = {
     ];
   },
   async run(panel, { text }, signal) {
-    const words = [...new Set(text.split(/[\s,;，、；]+/).filter(Boolean))].slice(0, MOST);
+    const words = wordsIn(text);
     const model = panel.model.id;
     const groups = [];
     for (const word of words) groups.push(await neighboursOf(word, model, signal)); // one after the other, as every request
@@ -41,6 +41,9 @@ export const WORDS = {
     panel.lists.replaceChildren(...groups.map((group, number) => column(panel, group, number, light)));
   },
 };
+
+/** The words of a text, each once. */
+export const wordsIn = (text) => [...new Set(text.split(/[\s,;，、；]+/).filter(Boolean))].slice(0, MOST);
 
 /** Return a word's neighbours; for an unknown word return the reason, so that the others are still shown. */
 async function neighboursOf(word, model, signal) {
