@@ -111,5 +111,5 @@ export function ramp(most, least = 0, full = false) {
   const below = least < 0 ? [least, ...[1, 0.75, 0.5, 0.25].map((share) => step(share, true))] : ["0"];
   const above = [...[0.25, 0.5, 0.75, 1].map((share) => step(share, false)), most];
   const texts = [...below, ...(least < 0 ? ["0"] : []), ...above].map((one) => (typeof one === "string" ? one : one instanceof Element ? one : String(one).replace("-", "−")));
-  return make("p", { class: full ? "lab-ramp full" : "lab-ramp", "aria-hidden": "true" }, ...texts);
+  return make("p", { class: full ? "lab-ramp lab-full" : "lab-ramp", "aria-hidden": "true" }, ...texts);
 }
