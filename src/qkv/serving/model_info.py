@@ -9,11 +9,11 @@ from qkv.serving.registry import ServedModel
 from qkv.text.tokenizer import Tokenizer
 
 TEXTS = {  # of translators, by their source language
-    "en": ["How are you?", "A dog runs through the grass.", "Where is the station?"],
-    "de": ["Wie geht es dir?", "Ein Hund läuft durch das Gras.", "Wo ist der Bahnhof?"],
-    "fr": ["Comment vas-tu ?", "Un chien court dans l'herbe.", "Où est la gare ?"],
-    "es": ["¿Cómo estás?", "Un perro corre por la hierba.", "¿Dónde está la estación?"],
-    "zh": ["你好吗？", "一只狗在草地上跑。", "车站在哪里？"],
+    "en": ["A dog runs through the grass.", "How are you?", "Where is the station?"],
+    "de": ["Ein Hund läuft durch das Gras.", "Wie geht es dir?", "Wo ist der Bahnhof?"],
+    "fr": ["Un chien court dans l'herbe.", "Comment vas-tu ?", "Où est la gare ?"],
+    "es": ["Un perro corre por la hierba.", "¿Cómo estás?", "¿Dónde está la estación?"],
+    "zh": ["一只狗在草地上跑。", "你好吗？", "车站在哪里？"],
 }
 MASKED = {
     "en": ["Paris is the [MASK] of France.", "The [MASK] sleeps on the sofa.", "She has lived in [MASK] for ten years."],
