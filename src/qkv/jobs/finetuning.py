@@ -247,7 +247,9 @@ def finish(run: Path, recipe: FinetuningRecipe[Any, Any], trainer: Trainer, vali
     scores = validator.score(held_out)
     scored_on = f"{name}, {len(held_out.examples):,} examples"
     texts = [one.texts[0] if len(one.texts) == 1 else [*one.texts] for one in held_out.examples]
+    splits = {"train": examples.train, "dev": examples.dev, "test": examples.test}
     write_result(
         run, recipe, trainer, validator.progress, weights=which, scores=scores, name=name, scored_on=scored_on,
         trained_on=f"{len(examples.train.examples):,} examples", examples=choose_examples(texts),
+        data={split: {"examples": len(found.examples)} for split, found in splits.items() if found},
     )  # fmt: skip

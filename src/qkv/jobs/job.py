@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from qkv.base.hardware import choose_precision, describe_device
+from qkv.base.provenance import software
 from qkv.jobs.validation import Validator
 from qkv.objectives.objective import Objective
 from qkv.recipes import Recipe
@@ -47,6 +48,13 @@ def run_facts(recipe: Recipe, trainer: Trainer, weights: str, scored_on: str) ->
         "scored on": scored_on,
         "warnings": trainer.health.summary(),
     }
+
+
+def training_record(trainer: Trainer) -> dict[str, Any]:
+    """Return what result.json keeps of a training beside the facts of its report."""
+    state = trainer.state
+    done = {"updates": state.step, "tokens": state.tokens, "seconds": round(state.seconds, 1), "processes": trainer.world_size}
+    return {**done, **software()}
 
 
 def count_parameters(model: nn.Module) -> str:

@@ -67,6 +67,17 @@ class PreparedPairs:
         """The sets that are scored at the end, by name: test, or dev without one, and those of data.also_test."""
         return {"test": self.test} | self.also_test if self.test else {"dev": self.dev} | self.also_test
 
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers of pairs in each set, and of tokens to train on."""
+        tokens = {side: sum(getattr(pairs, side).tokens for pairs in self.train) for side in ("source", "target")}
+        named = [{"corpus": name, "pairs": report.kept, "dropped": report.read - report.kept} for name, report in self.reports]
+        return {
+            "train": {"pairs": sum(map(len, self.train)), **{f"{side} tokens": count for side, count in tokens.items()}},
+            "corpora": named,
+            "dev": {"pairs": len(self.dev)},
+            **{name: {"pairs": len(pairs)} for name, pairs in self.held_out.items()},
+        }
+
 
 def prepare(recipe: TranslationRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool = False) -> PreparedPairs:
     """Check and tokenise the corpora, and train the tokenizers if the run has none yet; the second time is fast (cached)."""

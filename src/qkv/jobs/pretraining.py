@@ -66,6 +66,14 @@ class PreparedText:
         left = f", {held_out:,} held out" if held_out else ", parts held out" if len(self.chosen) < len(self.train) else ""
         return f"{tokens:,} tokens to train on, in {many:,} document{'s' * (many > 1)}{left}"
 
+    def counts(self) -> dict[str, Any]:
+        """Return the numbers of documents and tokens, of training and of what is scored."""
+        parts = {"train": (self.train, self.chosen), "held-out text": (self.dev, self.held_out)}
+        return {
+            name: {"documents": int(documents.count(chosen)), "tokens": int(documents.tokens.lengths(chosen).sum())}
+            for name, (documents, chosen) in parts.items()
+        }
+
 
 def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progress, accept_changes: bool) -> Job:
     """Prepare pretraining on raw text: documents, model, batches, validation."""
@@ -92,7 +100,7 @@ def pretraining(recipe: PretrainingRecipe[Any, Any], run: Path, progress: Progre
         training=recipe.training,
         validator=validator,
         size=f"{text.size}; {batches.tokens_per_batch}",
-        finish=lambda trainer: finish(run, recipe, trainer, validator),
+        finish=lambda trainer: finish(run, recipe, trainer, validator, text),
         token_counts=count_tokens(text.train.tokens, text.chosen, len(text.tokenizer)),
     )
 
@@ -285,10 +293,13 @@ class PretrainingValidator(Validator):
         return {"dev_loss": loss, **{f"dev_{name}": value for name, value in self.objective.tally.read().items()}}
 
 
-def finish(run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: PretrainingValidator) -> None:
+def finish(
+    run: Path, recipe: PretrainingRecipe[Any, Any], trainer: Trainer, validator: PretrainingValidator, text: PreparedText
+) -> None:
     """Keep the last weights, score them on the held-out text, write the report."""
     which = last_weights(run, trainer, validator)
     scores = validator.score()
     write_result(
-        run, recipe, trainer, validator.progress, weights=which, scores=scores, name="held-out text", scored_on="held-out text"
-    )
+        run, recipe, trainer, validator.progress, weights=which, scores=scores, name="held-out text", scored_on="held-out text",
+        data=text.counts(),
+    )  # fmt: skip

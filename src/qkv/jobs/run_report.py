@@ -11,7 +11,7 @@ from qkv.inference.confidence import ConfidenceModel
 from qkv.inference.evaluation import Evaluation
 from qkv.inference.translator import Translator
 from qkv.jobs.before_after import format_row
-from qkv.jobs.job import run_facts
+from qkv.jobs.job import run_facts, training_record
 from qkv.lens.heatmap import attention_svg
 from qkv.recipes import Recipe
 from qkv.report.page import write_report
@@ -98,12 +98,13 @@ def attention_picture(translator: Translator, source: list[int], target: list[in
 
 def write_result(
     run: Path, recipe: Recipe, trainer: Trainer, progress: Progress, *,
-    weights: str, scores: dict[str, float], name: str, scored_on: str,
+    weights: str, scores: dict[str, float], name: str, scored_on: str, data: dict[str, Any],
     trained_on: str | None = None, examples: Sequence[Any] = (),
 ) -> None:  # fmt: skip
     """Write the scores of a finished run to its report and its result file, and show them; `name` is the scored text's.
 
-    `trained_on` counts what the run has learned from, and `examples` are some of the scored texts, for people to try.
+    `trained_on` counts what the run has learned from, `data` has the numbers of all its texts, and `examples` are some of the
+    scored texts, for people to try.
     """
     facts = run_facts(recipe, trainer, weights, scored_on) | ({"trained on": trained_on} if trained_on else {})
     named = {key.removeprefix("dev_").replace("_", " "): f"{value:.4f}" for key, value in scores.items()}
@@ -112,7 +113,8 @@ def write_result(
         run, run.name, facts=facts, metrics=read_metrics(run), scores=[], samples=[], attention=[], corpus=[], figures=rows
     )
     with atomic_file(run / RESULT) as path:
-        path.write_text(json.dumps({**facts, "scores": scores, "examples": [*examples]}, indent=1))
+        record = {"data": data, "training": training_record(trainer)}
+        path.write_text(json.dumps({**facts, "scores": scores, "examples": [*examples], **record}, indent=1))
     for key, value in named.items():
         progress.say(f"{name}: {key} {value}")
     progress.say(f"trained in {duration(trainer.state.seconds)}; report: {report}")

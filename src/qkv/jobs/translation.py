@@ -31,7 +31,7 @@ from qkv.jobs.before_after import format_row, save_before, start_warnings, tabul
 from qkv.jobs.final_weights import choose_weights
 from qkv.jobs.health import count_tokens
 from qkv.jobs.initial_embeddings import initialise_translator_embeddings
-from qkv.jobs.job import Job, run_facts
+from qkv.jobs.job import Job, run_facts, training_record
 from qkv.jobs.prepared_pairs import PreparedPairs, TextPairs, prepare
 from qkv.jobs.run_report import write_run_report
 from qkv.jobs.validation import Validator
@@ -234,7 +234,8 @@ def finish(
     with atomic_file(run / RESULT) as path:
         scores = {"scores": [vars(score) for score in found.scores], "held-out sets": rows}
         scores["examples"] = choose_examples(found.sources)
-        path.write_text(json.dumps({**facts, **scores}, indent=1))
+        record = {"data": data.counts(), "training": training_record(trainer)}
+        path.write_text(json.dumps({**facts, **scores, **record}, indent=1))
     progress.say(_table(found.samples(SHOWN_AT_END, recipe.seed), name))
     for score in found.scores:
         progress.say(f"{name}: {score}  ({score.signature})")

@@ -191,7 +191,8 @@ class Trainer:
             averages = [self.average[name] for name, p in self.weights.saved.items() if p.requires_grad]
             torch._foreach_lerp_(averages, self.parameters, 1 - decay)
         self.window.append((loss, batch.tokens, batch.filled, batch.positions))
-        self.state = replace(self.state, step=step, position=batch.after)
+        tokens = None if self.state.tokens is None else self.state.tokens + batch.tokens
+        self.state = replace(self.state, step=step, tokens=tokens, position=batch.after)
 
     def apply_gradients(self, loss: Tensor) -> Tensor:
         """Step the optimiser with the gradients of all processes. -> the loss."""
@@ -430,7 +431,7 @@ class Trainer:
         with distributed.all_or_none():
             self.load_tensors(folder)
         values = {name: value for name, value in saved.items() if name != "digests"}
-        self.state = TrainingState(**{**values, "position": Position(*saved["position"])})
+        self.state = TrainingState(**{"tokens": None, **values, "position": Position(*saved["position"])})
         if (self.config.minutes or 0.0) != self.state.minutes:  # no plan yet, or one for another time
             self.state = replace(self.state, steps=0, timed=0, replanned=0, interval=0)
         if self.config.steps and not self.config.minutes:

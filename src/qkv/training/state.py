@@ -15,6 +15,7 @@ class TrainingState:
     step: int = 0
     position: Position = START
     steps: int = 0  # in all; 0 until a run with training.minutes has been timed
+    tokens: int | None = 0  # trained on so far; None where a run began before they were counted
     seconds: float = 0.0  # spent training so far
     best: float = float("-inf")  # highest selection score
     best_step: int = 0
