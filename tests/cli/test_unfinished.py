@@ -115,7 +115,7 @@ def test_an_export_says_which_weights_it_has(commands: Commands, finished: Path,
     whole, part = (tmp_path / name for name in ("whole", "part"))
     assert (whole / WEIGHTS).read_bytes() == (part / WEIGHTS).read_bytes()
     note = "\nThe run was still in training: these are the weights of step 300 of 400.\n"
-    assert (part / "README.md").read_text() == (whole / "README.md").read_text() + note
+    assert note in (part / "README.md").read_text() and note not in (whole / "README.md").read_text()
 
 
 @pytest.mark.parametrize("to", ["ctranslate2", "onnx"])

@@ -9,6 +9,7 @@ from qkv.cli.arithmetic import arithmetic_command
 from qkv.cli.attribute import attribute_command
 from qkv.cli.backtranslate import backtranslate_command
 from qkv.cli.bench import bench_app
+from qkv.cli.card import card_command
 from qkv.cli.change import change_command
 from qkv.cli.claims import claims_app
 from qkv.cli.completion import completion_command
@@ -96,6 +97,7 @@ app.command("serve", rich_help_panel=USE)(serve_command)
 app.command("languages", rich_help_panel=USE)(languages_command)
 app.command("import", rich_help_panel=EXCHANGE)(import_command)
 app.command("export", rich_help_panel=EXCHANGE)(export_command)
+app.command("card", rich_help_panel=EXCHANGE)(card_command)
 app.command("doctor", rich_help_panel=MEASURE)(doctor_command)
 app.command("completion", rich_help_panel=MEASURE)(completion_command)
 app.command("info", rich_help_panel=MEASURE)(info_command)

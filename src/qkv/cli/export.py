@@ -12,10 +12,11 @@ def export_command(
     out: Annotated[Path, typer.Option(help="Folder to write; it must not exist.")],
     precision: Annotated[str, typer.Option(help="float32; for ctranslate2 also int8 and bf16.")] = "float32",
     part: Annotated[str | None, typer.Option(help="For an ELECTRA: discriminator or generator.")] = None,
+    license_name: Annotated[str | None, typer.Option("--license", help="License for the model card, such as mit.")] = None,
 ) -> None:
     """Export a run to Hugging Face, CTranslate2 or ONNX, with tokenizer and settings."""
     from qkv.interop.export import export
 
-    folder = export(run, to, out, precision, part)
+    folder = export(run, to, out, precision, part, license_name)
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
     print(f"{folder}: {to}, {precision}, {size:,.1f} MB")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qkv.base.errors import QkvError
+from qkv.base.errors import CheckpointError, QkvError
 from qkv.folder.run import RESULT, is_exported, read_recipe
 from qkv.text.translation_metrics import METRICS
 
@@ -28,6 +28,17 @@ class RunSummary:
     scores: dict[str, float] = field(default_factory=dict)  # by the metric's name, as papers write it
     examples: list[Any] = field(default_factory=list)  # held-out texts, or lists of texts
 
+    def sentence(self, name: str) -> str:
+        """Return one or two sentences on a model of this name: what it is, what it was trained on, and how good it is."""
+        sentence = name + (f" ({self.architecture}, {self.task})" if self.architecture else "")
+        facts = [f"trained for {self.training_time}"] if self.training_time else []
+        facts += [f"on {self.trained_on}"] if self.trained_on else []
+        sentence += (", " + " ".join(facts) if facts else "") + "."
+        if not self.scores:
+            return sentence
+        scores = ", ".join(f"{one} {value:.1f}" if value >= 10 else f"{one} {value:.3f}" for one, value in self.scores.items())
+        return f"{sentence} {scores[0].upper()}{scores[1:]}" + (f" on {self.scored_on}." if self.scored_on else ".")
+
 
 def summarise_run(folder: Path | None) -> RunSummary:
     """Return what a run's folder records; of an exported one, of one in training or an unreadable one less, or nothing."""
@@ -35,10 +46,8 @@ def summarise_run(folder: Path | None) -> RunSummary:
         return RunSummary()
     try:
         recipe: Any = read_recipe(folder)
-        result = json.loads((folder / RESULT).read_text(encoding="utf-8")) if (folder / RESULT).exists() else {}
-        if not isinstance(result, dict):
-            return RunSummary()
-    except (QkvError, OSError, ValueError):
+        result = read_result(folder)
+    except QkvError:
         return RunSummary()
     known = {name: result.get(name.replace("_", " ")) for name in ("trained_on", "training_time", "steps", "scored_on")}
     return RunSummary(
@@ -48,6 +57,18 @@ def summarise_run(folder: Path | None) -> RunSummary:
         scores=_scores(result.get("scores")),
         examples=result.get("examples", []),
     )
+
+
+def read_result(run: Path) -> dict[str, Any]:
+    """Return what a finished run records of itself, result.json; of any other run nothing."""
+    path = run / RESULT
+    try:
+        result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not readable ({error})") from None
+    if not isinstance(result, dict):
+        raise CheckpointError(f"{path}: expected keys and values, got {type(result).__name__}")
+    return result
 
 
 def _scores(recorded: Any) -> dict[str, float]:

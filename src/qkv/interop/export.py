@@ -10,10 +10,11 @@ from qkv.base.files import atomic_folder, digest
 from qkv.data.cache import cache_folder, cache_key, lock_folder
 from qkv.data.corpora import Tokenizers
 from qkv.folder.language_profiles import copy_language_profiles
+from qkv.folder.model_card import CARD, CardOptions, model_card
 from qkv.folder.networks import TranslatorRun, read_translator_run
 from qkv.folder.run import MANIFEST, read_recipe, read_source_statistics, save_tokenizers
 from qkv.interop.ctranslate2 import writer as ctranslate2_writer
-from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_exported, with_weights_note
+from qkv.interop.exported import LAYOUT, ExportManifest, check_precision, read_exported
 from qkv.interop.huggingface import runs as huggingface
 from qkv.interop.onnx import writer as onnx_writer
 from qkv.interop.packages import import_optional
@@ -40,11 +41,14 @@ PROBLEMS: dict[str, Callable[[Any], str | None]] = {
 }
 
 
-def export(run: str | Path, to: str, out: str | Path, precision: str = "float32", part: str | None = None) -> Path:
+def export(
+    run: str | Path, to: str, out: str | Path, precision: str = "float32", part: str | None = None,
+    license_name: str | None = None,
+) -> Path:  # fmt: skip
     """Write a run into the new folder `out`, in the format `to`: ctranslate2, onnx, or hf for transformers.
 
     A run that is still in training is written with its newest checkpoint; a warning and the folder's README say so. `part` is
-    generator or discriminator, the two networks of an ELECTRA.
+    generator or discriminator, the two networks of an ELECTRA. The README is a model card; it names a license if one is given.
     """
     source, folder = Path(run), Path(out)
     check_precision(to, precision)
@@ -56,9 +60,9 @@ def export(run: str | Path, to: str, out: str | Path, precision: str = "float32"
     if to in FORMATS:
         found = read_translator_run(source)
         found.weights_file.warn_if_unfinished()
-        _write(folder, to, precision, found)
+        _write(folder, to, precision, found, license_name)
     else:
-        huggingface.export_huggingface(source, folder, part)
+        huggingface.export_huggingface(source, folder, part, license_name)
     return folder
 
 
@@ -69,7 +73,7 @@ def check_exportable(run: Path, config: Any, to: str) -> None:
         raise ConfigError(f"{run}: {problem}; use {' or '.join([*others, 'qkv itself'])}")
 
 
-def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
+def _write(folder: Path, to: str, precision: str, run: TranslatorRun, license_name: str | None = None) -> None:
     """Write a translator with its tokenizers and the manifest."""
     (packages, write), recipe, tokenizers = FORMATS[to], run.recipe, run.tokenizers
     for package in packages:
@@ -100,8 +104,8 @@ def _write(folder: Path, to: str, precision: str, run: TranslatorRun) -> None:
         }
         (aside / MANIFEST).write_text(ExportManifest(**manifest).model_dump_json(indent=1), encoding="utf-8")
         readme = Path(__file__).parent / to / "exported.md"
-        text = readme.read_text(encoding="utf-8")
-        (aside / "README.md").write_text(with_weights_note(text, run.weights_file), encoding="utf-8")
+        options = CardOptions(license_name, to, readme.read_text(encoding="utf-8"))
+        (aside / CARD).write_text(model_card(run.folder, options), encoding="utf-8")
 
 
 def export_to_cache(run: Path, to: str, precision: str, base: Path | None = None) -> Path:

@@ -10,7 +10,7 @@ from qkv.base.config import Config
 from qkv.base.errors import CheckpointError, ConfigError
 from qkv.base.files import digest
 from qkv.data.corpora import Tokenizers
-from qkv.folder.run import MANIFEST, WeightsFile, load_tokenizers
+from qkv.folder.run import MANIFEST, load_tokenizers
 from qkv.interop.ctranslate2.writer import PRECISIONS
 from qkv.models.convolution import ConvolutionConfig
 from qkv.models.rnn import RnnConfig
@@ -55,11 +55,6 @@ def check_precision(to: str, precision: str) -> None:
         raise ConfigError(f"no format {to!r} to export to; known are {', '.join(FORMAT_PRECISIONS)}")
     if precision not in FORMAT_PRECISIONS[to]:
         raise ConfigError(f"{to} has no precision {precision!r}; it has {', '.join(FORMAT_PRECISIONS[to])}")
-
-
-def with_weights_note(readme: str, weights: WeightsFile) -> str:
-    """Return the README of an exported folder; where the run was still in training, its last line says so."""
-    return f"{readme}\nThe run was still in training: these are the weights of {weights.step}.\n" if weights.step else readme
 
 
 def read_exported(folder: Path) -> tuple[ExportManifest, Tokenizers]:

@@ -55,14 +55,7 @@ def describe(handler: Handler, summary: RunSummary) -> str:
         vectors: Any = handler
         return f"Word vectors of {len(vectors.vectors):,} words, {vectors.vectors.width} numbers each."
     named = f" from {handler.languages[0]} to {handler.languages[1]}" if handler.languages else ""
-    sentence = f"{NAMES[handler.kind]}{named}" + (f" ({summary.architecture}, {summary.task})" if summary.architecture else "")
-    facts = [f"trained for {summary.training_time}"] if summary.training_time else []
-    facts += [f"on {summary.trained_on}"] if summary.trained_on else []
-    sentence += (", " + " ".join(facts) if facts else "") + "."
-    if not summary.scores:
-        return sentence
-    scores = ", ".join(f"{name} {value:.1f}" if value >= 10 else f"{name} {value:.3f}" for name, value in summary.scores.items())
-    return f"{sentence} {scores[0].upper()}{scores[1:]}" + (f" on {summary.scored_on}." if summary.scored_on else ".")
+    return summary.sentence(f"{NAMES[handler.kind]}{named}")
 
 
 def default_examples(handler: Any) -> list[Any]:

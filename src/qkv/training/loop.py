@@ -191,7 +191,7 @@ class Trainer:
             averages = [self.average[name] for name, p in self.weights.saved.items() if p.requires_grad]
             torch._foreach_lerp_(averages, self.parameters, 1 - decay)
         self.window.append((loss, batch.tokens, batch.filled, batch.positions))
-        tokens = None if self.state.tokens is None else self.state.tokens + batch.tokens
+        tokens = None if self.state.tokens is None else self.state.tokens + int(batch.tokens)
         self.state = replace(self.state, step=step, tokens=tokens, position=batch.after)
 
     def apply_gradients(self, loss: Tensor) -> Tensor:

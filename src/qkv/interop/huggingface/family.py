@@ -8,11 +8,11 @@ from torch import Tensor
 from qkv.base.config import Config
 from qkv.base.errors import CheckpointError
 from qkv.data.corpora import Tokenizers
+from qkv.folder.model_card import CARD
 from qkv.folder.run import WeightsFile
 from qkv.recipes import Recipe, parse_recipe
 from qkv.text.tokenizer import Tokenizer
 
-README = "README.md"  # of an exported folder
 READMES = Path(__file__).parent  # where the READMEs of the families are
 
 
@@ -70,5 +70,5 @@ def check_vocabulary(folder: Path, tokenizer: Tokenizer, vocab_size: int) -> Non
 
 
 def readme(name: str) -> dict[str, str]:
-    """Return the README.md of an exported folder."""
-    return {README: (READMES / f"exported_{name}.md").read_text(encoding="utf-8")}
+    """Return how to use an exported folder, for its model card."""
+    return {CARD: (READMES / f"exported_{name}.md").read_text(encoding="utf-8")}

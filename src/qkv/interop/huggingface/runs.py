@@ -7,13 +7,13 @@ from typing import Any
 from qkv.base.config import dump_yaml
 from qkv.base.errors import CheckpointError, ConfigError, QkvWarning
 from qkv.base.files import atomic_folder
+from qkv.folder.model_card import CARD, CardOptions, model_card
 from qkv.folder.run import WEIGHTS, read_recipe, save_config, save_tokenizers
-from qkv.interop.exported import with_weights_note
 from qkv.interop.huggingface.albert import AlbertFamily
 from qkv.interop.huggingface.bert import BertFamily
 from qkv.interop.huggingface.electra import ElectraFamily
 from qkv.interop.huggingface.ernie import ErnieFamily
-from qkv.interop.huggingface.family import README, HuggingFaceFamily, ImportedRun
+from qkv.interop.huggingface.family import HuggingFaceFamily, ImportedRun
 from qkv.interop.huggingface.folder import read_json, read_tensors, write_folder
 from qkv.interop.huggingface.gpt import GptFamily
 from qkv.interop.huggingface.marian import MarianFamily
@@ -62,11 +62,13 @@ def family_of(folder: Path, config: dict[str, Any]) -> HuggingFaceFamily:
     return BY_MODEL_TYPE[model_type]
 
 
-def export_huggingface(run: Path, folder: Path, part: str | None = None) -> None:
+def export_huggingface(run: Path, folder: Path, part: str | None = None, license_name: str | None = None) -> None:
     """Write a run as a folder that `from_pretrained` of transformers loads, tokenizers included."""
     exported = BY_KIND[read_recipe(run).model.kind].export_run(run, part)
     exported.weights_file.warn_if_unfinished()
-    files = {**exported.files, README: with_weights_note(exported.files[README], exported.weights_file)}
+    fills = any("MaskedLM" in name or "PreTraining" in name for name in exported.config.get("architectures", ()))
+    options = CardOptions(license_name, "transformers", exported.files[CARD], fills)
+    files = {**exported.files, CARD: model_card(run, options)}
     write_folder(folder, exported.config, exported.weights, files)
     if exported.left_out:
         warnings.warn(f"{folder}: left out: {'; '.join(exported.left_out)}", QkvWarning, stacklevel=3)
