@@ -57,13 +57,15 @@ def write_card(run: Path, out: Path | None = None, license_name: str | None = No
 
 def model_card(run: Path, options: CardOptions | None = None) -> str:
     """Return the card of a run: only what its folder records, and what follows from it."""
-    options, recipe = options or CardOptions(), read_recipe(run)
+    options = options or CardOptions()
+    recipe: Any = read_recipe(run)
     weights = find_weights(run, recipe)
     result = {} if weights.step else read_result(run)
     name = run.resolve().name
     usage = options.usage or USAGE.format(name=name, verbs=", ".join(f"`qkv {verb}`" for verb in verbs(recipe)))
     role = NAMES[loads_as(recipe)].partition(" ")[2].capitalize()
-    languages = f" from {' to '.join(data.languages)}" if getattr(data := recipe.data, "languages", None) else ""
+    sides = getattr(recipe.data, "languages", None)
+    languages = f" from {' to '.join(sides)}" if sides else ""
     lines = [summarise_run(run).sentence(role + languages)]
     trained_here = bool(result or weights.step)  # the recipe of an imported run says nothing of its training
     if weights.step:
