@@ -125,8 +125,8 @@ def test_commands_for_your_own_text(commands: Commands, tmp_path: Path) -> None:
     lines = documented("README.md", "Your own text") + documented("docs/look.md") + documented("docs/export.md")
     lines += documented("docs/look.md", "Arithmetic")
     assert verbs(lines) == [
-        "train", "translate", "evaluate", "look", "look", "look", "look", "export", "translate", "translate", "export", "export",
-        "import", "arithmetic", "arithmetic", "arithmetic",
+        "doctor", "train", "translate", "evaluate", "look", "look", "look", "look", "export", "translate", "translate", "export",
+        "export", "import", "arithmetic", "arithmetic", "arithmetic",
     ]  # fmt: skip
     for verb, done in run_all(commands, lines, tmp_path):
         if verb == "translate":
