@@ -10,6 +10,13 @@ TUTORIALS = Path(__file__).parent / "tutorials"
 TEXTS = Path(__file__).parent / "zh" / "tutorials"
 
 
+def other_language(page: str) -> str:
+    """Return the name that a page of the site would have in the other language."""
+    if page.startswith("zh/"):
+        return {"zh/concepts": "concepts/index"}.get(page, page.removeprefix("zh/"))
+    return "zh/concepts" if page.startswith("concepts/") else f"zh/{page}"
+
+
 def write(folder: Path = TEXTS) -> None:
     """Write a notebook for each file of texts."""
     for path in sorted(TEXTS.glob("*.md")):

@@ -50,9 +50,14 @@ copybutton_prompt_is_regexp = True
 
 
 def setup(app):
-    """Say of Chinese pages that they are Chinese."""
+    """Mark Chinese pages as Chinese, and link each page with the one in the other language, where there is one."""
 
     def set_language(app, pagename, templatename, context, doctree):
         context["language"] = "zh-Hans" if pagename.startswith("zh/") else "en"
+        other = chinese.other_language(pagename)
+        if other in app.env.found_docs:
+            language, name = ("en", "English") if pagename.startswith("zh/") else ("zh-Hans", "中文")
+            link = f'<a href="{app.builder.get_relative_uri(pagename, other)}" lang="{language}" hreflang="{language}">{name}</a>'
+            context["body"] = f'<p class="other-language">{link}</p>{context["body"]}'
 
     app.connect("html-page-context", set_language)

@@ -132,6 +132,16 @@ def documented_commands() -> list[list[str]]:
     return found
 
 
+def test_chinese_pages_and_english_ones_are_linked() -> None:
+    files = (path for path in DOCS.rglob("*") if path.suffix in {".md", ".ipynb"})
+    known = {path.relative_to(DOCS).with_suffix("").as_posix() for path in files}
+    pages = {page for page in known if page.startswith("zh/")}
+    alone = {page for page in pages if CHINESE.other_language(page) not in known}
+    assert len(pages) > 20 and alone == {"zh/chinese-text"}
+    linked = {CHINESE.other_language(CHINESE.other_language(page)) for page in pages - alone}
+    assert linked == pages - alone
+
+
 @pytest.mark.parametrize("words", documented_commands(), ids=" ".join)
 def test_every_documented_command_exists(words: list[str]) -> None:
     command = typer.main.get_command(app)
