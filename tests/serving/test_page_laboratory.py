@@ -74,3 +74,29 @@ def test_views_are_in_two_groups(open_page: Open) -> None:
     assert "Arithmetic" in groups.nth(1).inner_text()
     show(page, "fill")
     expect(groups.nth(1)).not_to_contain_text("While it writes")
+
+
+def test_measured_heads_are_shown_without_a_form(open_page: Open) -> None:
+    page = open_page("bert/heads")
+    shown(page, "heads")
+    expect(page.locator("#heads form")).to_be_hidden()
+    expect(page.locator("#heads .view table").first).to_be_visible()
+    assert violations(page) == []
+    expect(page.locator("nav a[aria-current=page]")).to_have_text("Without each head")
+
+
+def test_a_first_result_is_announced_while_it_is_computed(open_page: Open) -> None:
+    page = open_page("gpt/layers")
+    shown(page, "layers")
+    page.route("**/attribute", lambda route: None)  # never answered
+    page.evaluate("location.hash = '#gpt/attribution'")
+    expect(message(page, "attribution")).to_have_text("Computing…")
+
+
+def test_a_text_that_is_being_written_is_not_dimmed(open_page: Open) -> None:
+    page = open_page("gpt/write")
+    page.emulate_media(reduced_motion="no-preference")
+    page.locator("#write .made").wait_for(state="attached")
+    page.evaluate("document.getElementById('write').classList.add('busy')")
+    page.wait_for_timeout(600)  # after the transition
+    assert page.locator("#write .result").evaluate("one => getComputedStyle(one).opacity") == "1"

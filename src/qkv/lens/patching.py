@@ -265,5 +265,5 @@ def check_texts(first: TokenizedText, second: TokenizedText) -> None:
         ]
         raise DataError(
             f"the texts have {len(first.ids)} and {len(second.ids)} tokens, and differ in {', '.join(spans)}; "
-            "an activation can be put in place only where both have equally many: choose words of as many tokens"
+            "an activation can be put in place only where both have equally many: choose words with the same number of tokens"
         )

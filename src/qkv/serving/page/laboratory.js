@@ -66,7 +66,7 @@ const PATCH = laboratoryView({
   lead: "Two texts that differ in a word: which heads and which states carry what follows from it.",
   fields: (model) => [
     textField(model),
-    { name: "other", label: say("The same text with another word"), lang: model.languages?.[0], hint: "Both texts need as many tokens." },
+    { name: "other", label: say("The same text with another word"), lang: model.languages?.[0], hint: "Both texts need equally many tokens." },
   ],
   complete: contrasted,
   request: (model, { text, other }) => ({ model: model.id, text, other }),
@@ -116,4 +116,14 @@ const ATTRIBUTION = laboratoryView({
   lead: "How much each word of the text contributed to the output.",
 });
 
-export const LABORATORY = [ARITHMETIC, CHANGE, PATCH, LAYERS, STEPS, TRAINING, ATTRIBUTION];
+const HEADS = laboratoryView({
+  id: "heads",
+  ability: "heads",
+  name: "Without each head",
+  lead: "What the model loses without each of its heads, measured on held-out texts.",
+  fields: () => [],
+  examples: () => [],
+  request: (model) => ({ model: model.id }),
+});
+
+export const LABORATORY = [ARITHMETIC, CHANGE, PATCH, LAYERS, STEPS, TRAINING, ATTRIBUTION, HEADS];

@@ -60,9 +60,9 @@ export class Panel {
     });
   }
 
-  /** The first field, which all panels have: most often the text. */
+  /** The first field, most often the text; undefined for a view without fields. */
   get first() {
-    return this.form.elements[this.fields[0].name];
+    return this.form.elements[this.fields[0]?.name];
   }
 
   /** What stands in the fields, without surrounding spaces, and the viewer's state. */
@@ -94,7 +94,7 @@ export class Panel {
   /** Run because a person asked for it: the result comes into sight. */
   async runNow() {
     this.isAsked = true;
-    if (document.activeElement === this.button) this.first.focus({ preventScroll: true });
+    if (document.activeElement === this.button) this.first?.focus({ preventScroll: true });
     return this.runner.now();
   }
 
@@ -109,7 +109,7 @@ export class Panel {
     }
     const started = performance.now();
     this.section.classList.add("busy"); // not aria-busy: screen readers would then skip the progress message
-    if (isAsked) this.tell(say(this.view.busy));
+    if (isAsked || this.result.hidden) this.tell(say(this.view.busy));
     try {
       const message = await this.view.run(this, values, signal);
       this.shown = JSON.stringify({ ...values, see: "" });
