@@ -1,21 +1,23 @@
 // Texts of the arithmetic of a head, with the words of its steps (arithmetic/words.py), in Chinese, by their English.
 
 const VIEW = {
+  "Softmax": "Softmax",
+  "exp": "exp",
   "How a weight comes about": "一个权重是怎样算出来的",
-  Steps: "步骤",
+  "Steps": "步骤",
   "Step {number}: {title}": "第 {number} 步：{title}",
   "{part}, layer {layer} of {layers}, head {head} of {heads}.": "{part}，第 {layer} 层（共 {layers} 层），第 {head} 个头（共 {heads} 个）。",
   "At position {position} the model reads “{token}”.": "在位置 {position}，模型读入“{token}”。",
   "The text has “{next}” where it predicts.": "它要预测的地方，文本中是“{next}”。",
-  Input: "输入",
+  "Input": "输入",
   "Query, keys, values": "查询、键、值",
-  Scores: "得分",
+  "Scores": "得分",
   "Weights and their sum": "权重与加权和",
   "The rest of the layer": "这一层的其余部分",
-  Output: "输出",
-  input: "输入",
-  key: "键",
-  product: "乘积",
+  "Output": "输出",
+  "input": "输入",
+  "key": "键",
+  "product": "乘积",
   "head {number}": "第 {number} 个头",
   "Show all {count} keys": "显示全部 {count} 个键",
   "The values, each with its weight, and their sum": "各个值乘以权重，以及它们的和",
@@ -26,29 +28,29 @@ const VIEW = {
   "visible: its score stays {score}": "可见：得分仍为 {score}",
   "← the text goes on with it": "← 文本接下来就是它",
   "The most probable tokens": "最可能的词元",
-  logit: "logit",
+  "logit": "logit",
   "came in": "进入",
-  added: "加上",
+  "added": "加上",
   "added to q": "加到 q 上",
-  distance: "距离",
-  tree: "树",
-  segment: "段",
-  task: "任务",
-  content: "内容",
-  mean: "均值",
-  deviation: "标准差",
+  "distance": "距离",
+  "tree": "树",
+  "segment": "段",
+  "task": "任务",
+  "content": "内容",
+  "mean": "均值",
+  "deviation": "标准差",
   "root mean square": "均方根",
-  units: "单元数",
+  "units": "单元数",
   "units above 0": "大于 0 的单元数",
-  score: "得分",
-  masked: "掩码后",
-  weight: "权重",
+  "score": "得分",
+  "masked": "掩码后",
+  "weight": "权重",
 };
 
 const INPUT = {
   "The token becomes a vector": "词元变成向量",
   "Each token of the vocabulary has a learned vector.": "词表中的每个词元都有一个学得的向量。",
-  Scaled: "缩放",
+  "Scaled": "缩放",
   "The vector is multiplied by the square root of its width, which makes it as large as the layers expect.":
     "向量乘以其宽度的平方根，使它的大小符合各层的预期。",
   "The segment is added": "加上段向量",
@@ -71,7 +73,7 @@ const INPUT = {
   "The sum is normed": "对和做归一化",
   "Subtracting the mean and dividing by the deviation brings every token's vector to the same size.":
     "减去均值、除以标准差，使每个词元的向量大小一致。",
-  Projected: "投影",
+  "Projected": "投影",
   "A matrix brings the vector from the embeddings' width to that of the layers.": "一个矩阵把向量从词嵌入的宽度变到各层的宽度。",
   "The layers below": "下面的各层",
   "The layers before this one have changed the vector; this is what they pass on.": "前面的各层已经改变了向量；这是它们传上来的结果。",
@@ -84,15 +86,15 @@ const INPUT = {
 };
 
 const ATTENTION = {
-  Query: "查询",
+  "Query": "查询",
   "A learned matrix turns the vector into a query: what this token looks for.": "一个学得的矩阵把向量变成查询：这个词元在找什么。",
-  Keys: "键",
+  "Keys": "键",
   "Another matrix turns each token's vector into a key: what the token offers to be found by.":
     "另一个矩阵把每个词元的向量变成键：这个词元凭什么被找到。",
   "Keys of the source": "源文的键",
   "The encoder has read the source; a matrix turns its vector for each source token into a key.":
     "编码器已经读完源文；一个矩阵把它为每个源词元给出的向量变成键。",
-  Values: "值",
+  "Values": "值",
   "A third matrix turns each token's vector into a value: what it hands over when it is attended to.":
     "第三个矩阵把每个词元的向量变成值：它被注意时交出的内容。",
   "Values of the source": "源文的值",
@@ -126,7 +128,7 @@ const ATTENTION = {
   "A vector for the distance is added to the keys": "给键加上距离向量",
   "The query also meets a learned vector for each distance, as if it were part of the key. Here the positions enter.":
     "查询还要与每个距离的学得向量相乘，仿佛它是键的一部分。位置在这里加入。",
-  Mask: "掩码",
+  "Mask": "掩码",
   "Nothing is hidden here: the token may attend to all of these.": "这里没有遮住任何词元：它们都可以被注意。",
   "Tokens that come later are hidden: a model that writes must not see what it has yet to write.":
     "后面的词元被遮住：写作的模型不能看到还没写出的内容。",
@@ -146,9 +148,9 @@ const ATTENTION = {
 };
 
 const LAYER = {
-  Residual: "残差连接",
+  "Residual": "残差连接",
   "The result is added to what came in, so that nothing is lost.": "结果与进入的向量相加，这样什么也不会丢失。",
-  Norm: "层归一化",
+  "Norm": "层归一化",
   "The sum is brought to a standard size: mean 0 and deviation 1, then learned scales.": "把和化为标准大小：均值 0、标准差 1，再乘以学得的系数。",
   "Cross-attention next": "接着做交叉注意力",
   "The layer then attends to the source in the same way (part cross); this is the result.":

@@ -7,7 +7,7 @@ export const WORDS = {
   "Words found": "找到的词",
   "Search a word": "搜索一个词",
   "No word of this map has these letters.": "图中没有含这些字母的词。",
-  Projection: "投影方法",
+  "Projection": "投影方法",
   "Zoom in": "放大",
   "Zoom out": "缩小",
   "Show all": "显示全图",
