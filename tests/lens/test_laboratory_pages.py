@@ -320,6 +320,13 @@ def test_views_are_accessible_and_fit_a_phone(name: str, theme: str, show: Any, 
     assert violations(shown) == []
 
 
+@pytest.mark.parametrize("name", ["arithmetic", "patch", "layers"])
+def test_a_title_has_the_text_without_marks_of_tokens(name: str, views: dict[str, dict[str, Any]]) -> None:
+    title = re.search("<title>(.*) · qkv (.*)</title>", render_page(views[name]))
+    assert title is not None and title[2] == name
+    assert "▁" not in title[1] and " " in title[1]
+
+
 def test_texts_stay_texts(show: Any, views: dict[str, dict[str, Any]]) -> None:
     nasty = "<img src=x onerror=alert(1)>"
     for name in ("arithmetic", "change", "beam"):
@@ -330,6 +337,12 @@ def test_texts_stay_texts(show: Any, views: dict[str, dict[str, Any]]) -> None:
 def test_a_page_speaks_chinese(show: Any, views: dict[str, dict[str, Any]]) -> None:
     shown = show(views["arithmetic"], locale="zh-CN")
     assert shown.locator(".lab-step h3").inner_text() == "词元变成向量"
+
+
+def test_an_explained_output_has_its_chinese_name(show: Any, views: dict[str, dict[str, Any]]) -> None:
+    view = views["attribution"]
+    view = {**view, "attribution": {**view["attribution"], "of": "the translation"}}
+    assert show(view, locale="zh-CN").locator(":is(h2, h3)").first.inner_text() == "什么影响了译文"
 
 
 def test_every_sentence_has_chinese() -> None:

@@ -82,7 +82,7 @@ def test_measured_heads_are_shown_without_a_form(open_page: Open) -> None:
     expect(page.locator("#heads form")).to_be_hidden()
     expect(page.locator("#heads .view table").first).to_be_visible()
     assert violations(page) == []
-    expect(page.locator("nav a[aria-current=page]")).to_have_text("Without each head")
+    expect(page.locator("nav a[aria-current=page]")).to_have_text("Heads")
 
 
 def test_a_first_result_is_announced_while_it_is_computed(open_page: Open) -> None:

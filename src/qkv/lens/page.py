@@ -35,9 +35,11 @@ def render_page(view: dict[str, Any]) -> str:
     styles = [*((VIEWER / name).read_text(encoding="utf-8") for name in STYLES), BODY + DARK]
     policy = f"default-src 'none'; script-src {_csp_hashes(scripts)}; style-src {_csp_hashes(styles)}; img-src data:"
     words = view.get("words", {})
-    texts = (words.get("source") if isinstance(words, dict) else words) or view.get("source") or view.get("question")
+    tokens = view["texts"]["source"] if view.get("view") == "arithmetic" else view.get("source")
+    texts = (words.get("source") if isinstance(words, dict) else words) or tokens or view.get("question")
     command = COMMANDS.get(view.get("view"), view.get("view"))
-    title = html.escape(f"{' '.join(texts or [view.get('model', '')])[:80]} · qkv {command}")
+    text = " ".join(texts or [view.get("model", "")]).replace("▁", "")  # marks of tokens that begin a word
+    title = html.escape(f"{text[:80]} · qkv {command}")
     return "\n".join(
         [
             "<!doctype html>",

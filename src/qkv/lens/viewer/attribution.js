@@ -21,7 +21,7 @@ const OUTPUTS = [
 ];
 
 /** The name of an explained output in the reader's language. */
-function nameOf(output) {
+export function nameOf(output) {
   const [form, text] = OUTPUTS.find(([one]) => one.test(output)) || [];
   return form ? say(text, form.exec(output).groups) : say(output);
 }

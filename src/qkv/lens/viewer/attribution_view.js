@@ -1,6 +1,7 @@
 // What a word contributed, by several methods side by side: the values of `AttributionView.json()`.
 
 import { asking } from "./asking.js";
+import { nameOf } from "./attribution.js";
 import { numberBar, tokenText } from "./bars.js";
 import { wordLine } from "./chips.js";
 import { make, small } from "./dom.js";
@@ -39,7 +40,7 @@ export function showAttributions(element, first, { state = {}, onState = () => {
     onState({ word });
   });
   const missing = ask ? ORDER.filter((method) => !known.has(method)) : [];
-  element.append(figure({ title: say("What mattered for {of}", { of: first.attribution.of }), controls: chooser ? [chooser] : [], picture, legend: legendOf(first), name: "attribution" }), line);
+  element.append(figure({ title: say("What mattered for {of}", { of: nameOf(first.attribution.of) }), controls: chooser ? [chooser] : [], picture, legend: legendOf(first), name: "attribution" }), line);
   draw();
   (async () => {
     for (const method of missing) await put({ method });

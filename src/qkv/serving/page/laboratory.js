@@ -119,7 +119,7 @@ const ATTRIBUTION = laboratoryView({
 const HEADS = laboratoryView({
   id: "heads",
   ability: "heads",
-  name: "Without each head",
+  name: "Heads",
   lead: "What the model loses without each of its heads, measured on held-out texts.",
   fields: () => [],
   examples: () => [],

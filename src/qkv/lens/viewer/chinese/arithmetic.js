@@ -1,7 +1,7 @@
 // Texts of the arithmetic of a head, with the words of its steps (arithmetic/words.py), in Chinese, by their English.
 
 const VIEW = {
-  "Softmax": "Softmax",
+  "Softmax": "softmax",
   "exp": "exp",
   "How a weight comes about": "一个权重是怎样算出来的",
   "Steps": "步骤",
@@ -211,4 +211,4 @@ const OTHERS = {
   "A matrix brings the vector back to the embeddings' width.": "一个矩阵把向量变回词嵌入的宽度。",
 };
 
-export const ARITHMETIC = { ...VIEW, ...INPUT, ...ATTENTION, ...LAYER, ...OTHERS, Softmax: "softmax", exp: "exp" };
+export const ARITHMETIC = { ...VIEW, ...INPUT, ...ATTENTION, ...LAYER, ...OTHERS };

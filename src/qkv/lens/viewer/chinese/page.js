@@ -170,6 +170,7 @@ export const PAGE = {
   "Two texts that differ in a word: which heads and which states carry what follows from it.": "两段只差一个词的文本：哪些头、哪些状态携带了由此而来的信息。",
   "The same text with another word": "换了一个词的同一段文本",
   "Both texts need equally many tokens.": "两段文本的词元数要相同。",
+  "Heads": "各个头",
   "What the model loses without each of its heads, measured on held-out texts.": "逐个去掉每个头，模型会损失多少；在留出文本上测得。",
   "Change a word of the second text.": "请在第二段文本里换一个词。",
   "After each layer": "逐层预测",
