@@ -36,6 +36,11 @@ class AdaptedLinear(nn.Module):
         if c.rank:
             nn.init.kaiming_uniform_(self.lora_a, a=5**0.5)  # as in the authors' code
 
+    @property
+    def bias(self) -> Tensor | None:
+        """The frozen layer's bias; adapters have none."""
+        return self.base.bias
+
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C) -> (..., D)."""
         low = F.linear(dropout(x, self.dropout, self.training), self.lora_a)  # (..., R)
