@@ -88,7 +88,13 @@ const LAYERS = laboratoryView({
   lead: "What the model would say if it stopped after each layer.",
 });
 
-const SEARCHES = { 1: "greedy", 3: "beam of 3", 5: "beam of 5" };
+const SEARCHES = {
+  1: ["greedy", { beam: 1 }],
+  3: ["beam of 3", { beam: 3 }],
+  5: ["beam of 5", { beam: 5 }],
+  cool: ["sampling, temperature 0.7", { sampling: true, temperature: 0.7 }],
+  warm: ["sampling, temperature 1", { sampling: true, temperature: 1 }],
+};
 
 const STEPS = laboratoryView({
   id: "steps",
@@ -97,9 +103,9 @@ const STEPS = laboratoryView({
   lead: "The most probable tokens at each step, and the search for the best text as a tree.",
   fields: (model) => [
     textField(model),
-    { name: "beam", kind: "choice", label: say("Search"), value: "3", options: Object.entries(SEARCHES).map(([beam, name]) => [beam, say(name)]) },
+    { name: "beam", kind: "choice", label: say("Search"), value: "3", options: Object.entries(SEARCHES).map(([search, [name]]) => [search, say(name)]) },
   ],
-  request: (model, { text, beam }) => ({ model: model.id, text, beam: Number(beam), ...(model.kind === "generator" ? { max_new_tokens: 12 } : {}) }),
+  request: (model, { text, beam }) => ({ model: model.id, text, ...(SEARCHES[beam] ?? SEARCHES[3])[1], ...(model.kind === "generator" ? { max_new_tokens: 12 } : {}) }),
 });
 
 const TRAINING = laboratoryView({
@@ -114,6 +120,20 @@ const ATTRIBUTION = laboratoryView({
   ability: "attribute",
   name: "What mattered",
   lead: "How much each word of the text contributed to the output.",
+  fields: (model) => [
+    textField(model),
+    { name: "word", kind: "line", optional: true, label: say("Which word of the output, by its number (optional)") },
+    { name: "instead", kind: "line", optional: true, label: say("Why that word, and not which other one (optional)") },
+  ],
+  problem: ({ word, instead }) => {
+    if (word && !/^[1-9][0-9]*$/.test(word)) return say("Give the number of a word of the output, from 1.");
+    return instead && !word ? say("Give the number of the word as well.") : null;
+  },
+  request: (model, { word, instead, ...values }) => ({
+    ...lookRequest(model, values),
+    ...(word ? { word: Number(word) - 1 } : {}),
+    ...(instead ? { instead } : {}),
+  }),
 });
 
 const HEADS = laboratoryView({

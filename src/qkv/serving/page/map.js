@@ -1,6 +1,7 @@
 // A map of words: dots with labels where there is space.
 
 import { draw } from "../viewer/dom.js";
+import { figure } from "../viewer/figure.js";
 import { say } from "../viewer/language.js";
 
 const [HEIGHT, EDGE] = [500, 40];
@@ -16,7 +17,8 @@ export function showMap(container, points, groups) {
   const taken = spots.map(({ x, y }) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
   const marks = new Map(spots.map((spot) => [spot.word, mark(spot, groupOf(spot.word, groups), own.has(spot.word), width, taken)]));
   picture.append(...marks.values());
-  container.replaceChildren(picture);
+  container.classList.add("qkv-viewer");
+  container.replaceChildren(figure({ title: say("Map"), picture, name: "map" }));
   return (word) => marks.forEach((one, name) => one.classList.toggle("lit", name === word));
 }
 

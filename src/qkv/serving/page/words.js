@@ -22,9 +22,8 @@ export const WORDS = {
     panel.map = make("div", { class: "map" });
     panel.lists = make("div", { class: "neighbours" });
     const about = say("Your words and their nearest neighbours, projected to two dimensions. Words near each other are used alike, but the projection loses much.");
-    const title = make("h2", { id: "map-title" }, say("Map"));
     return [
-      make("section", { class: "card", "aria-labelledby": "map-title" }, title, make("p", { class: "hint" }, about), panel.map),
+      make("section", { class: "card", "aria-label": say("Map") }, make("p", { class: "hint" }, about), panel.map),
       make("p", { class: "hint" }, say("The nearest neighbours of each word, with their cosine similarity. Choose one to see its own neighbours.")),
       panel.lists,
     ];
