@@ -14,6 +14,9 @@ def is_running(process: int) -> bool:
     """Return whether a process of this machine runs."""
     if sys.platform == "win32":  # where os.kill would end it, or send Ctrl-C
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.OpenProcess.restype = ctypes.c_void_p  # a handle is as wide as a pointer
+        kernel.GetExitCodeProcess.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_ulong)]
+        kernel.CloseHandle.argtypes = [ctypes.c_void_p]
         handle = kernel.OpenProcess(QUERY_LIMITED_INFORMATION, False, process)
         if not handle:
             return ctypes.get_last_error() == ACCESS_DENIED

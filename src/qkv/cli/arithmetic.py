@@ -58,7 +58,7 @@ def _print(found: "Arithmetic") -> None:
     chosen = next(one for one in found.choices if one["part"] == found.part)
     print(f"{found.kind}, {found.model}: {found.part} attention, layer {found.layer + 1} of {chosen['layers']}, ", end="")
     print(f"head {found.head + 1} of {chosen['heads']}, position {found.position + 1} of {chosen['positions']}")
-    there = "" if found.predicts is None else f"; the text has {found.predicts} where it predicts a token"
+    there = "" if found.predicts is None else f"; the token to be predicted is {found.predicts}"
     print(f"reads {found.reads}{there}")
     weights = found["softmax"]["weights"]
     shown = sorted(weights.topk(min(MOST_KEYS, len(weights))).indices.tolist())

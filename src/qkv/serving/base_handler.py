@@ -81,7 +81,7 @@ class AttentionHandler(Handler):
         lengths = [len(self.source.encode(text)), len(self.target.encode(target or ""))]
         if max(lengths) > max_tokens:
             raise invalid(
-                f"{max(lengths):,} tokens are too many to show their attention; send {max_tokens:,} at most",
+                f"{max(lengths):,} tokens are too many to look inside; send {max_tokens:,} at most",
                 "text",
                 "text_too_long",
             )

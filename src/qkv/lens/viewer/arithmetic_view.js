@@ -131,7 +131,7 @@ function headingOf(view) {
   const head = say("{part}, layer {layer} of {layers}, head {head} of {heads}.", where);
   const tokens = { position: view.position + 1, token: bare(view.reads), next: view.predicts === null ? "" : bare(view.predicts) };
   const reads = say("At position {position} the model reads “{token}”.", tokens);
-  const predicts = view.predicts === null ? "" : say("The text has “{next}” where it predicts.", tokens);
+  const predicts = view.predicts === null ? "" : say("The next token is “{next}”.", tokens);
   return [`${head} ${reads} ${predicts}`];
 }
 

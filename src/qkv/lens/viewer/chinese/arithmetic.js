@@ -8,7 +8,7 @@ const VIEW = {
   "Step {number}: {title}": "第 {number} 步：{title}",
   "{part}, layer {layer} of {layers}, head {head} of {heads}.": "{part}，第 {layer} 层（共 {layers} 层），第 {head} 个头（共 {heads} 个）。",
   "At position {position} the model reads “{token}”.": "在位置 {position}，模型读入“{token}”。",
-  "The text has “{next}” where it predicts.": "它要预测的地方，文本中是“{next}”。",
+  "The next token is “{next}”.": "下一个词元是“{next}”。",
   "Input": "输入",
   "Query, keys, values": "查询、键、值",
   "Scores": "得分",
