@@ -5,7 +5,6 @@ stopped goes on with the trials that are not in it, and one in the middle of its
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shlex
@@ -19,6 +18,7 @@ from typing import Any
 from qkv.base.errors import ConfigError, DataError
 from qkv.base.files import atomic_file, write_error
 from qkv.base.hardware import cpu_cores
+from qkv.base.locks import lock_file
 from qkv.base.pool import LocalWorkers, run_tasks
 from qkv.jobs.optuna_search import OptunaWorker, open_study, require_optuna
 from qkv.jobs.search_space import Dimension, draws, grid, read_dimensions
@@ -249,7 +249,7 @@ def _locked(folder: Path) -> Iterator[None]:
         raise write_error(folder, error) from None
     with lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(lock, wait=False)
         except OSError:
             raise ConfigError(f"{folder} is being used by another sweep; wait, or choose another --out") from None
         yield
