@@ -220,9 +220,10 @@ def test_few_updates_are_in_the_result_and_said_at_the_end(commands: Commands, t
     # Any machine makes fewer updates in a second than these.
     done = commands.run("train", recipe, "--out", run, first="import qkv.training.plan as plan; plan.FEW = 10**6")
     assert done.code == 0 and done.err.count("warning: training.minutes=0.02 allows about") == 2, done.err
-    assert done.err.splitlines()[-1].startswith("warning: training.minutes=0.02 allows about")
-    (warning,) = json.loads((run / "result.json").read_text())["warnings"]
-    assert warning in done.err and "training.minutes=" in warning
+    # A fast machine makes so many updates that the training itself may be warned of.
+    said = json.loads((run / "result.json").read_text())["warnings"]
+    (warning,) = [one for one in said if one.startswith("training.minutes=0.02 allows about")]
+    assert done.err.splitlines()[-1].startswith("warning: ") and warning in done.err
     assert warning in (run / "report.html").read_text()
 
 

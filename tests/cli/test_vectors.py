@@ -76,7 +76,7 @@ def test_views(folder: Path, tmp_path: Path) -> None:
     assert [*json.loads(out.read_text())["points"]] == ["pca", "tsne"]
     for words, said in (
         (("map", folder, "--method", "umap", "--out", tmp_path / "b.png"), "choose pca or tsne"),
-        (("analogy", folder, "cat", "cats", "dog", "--out", "arrows.svg"), "must end with .png or .json"),
+        (("analogy", folder, "cat", "cats", "dog", "--out", "arrows.svg"), "must end with .png, .json or .html"),
         (("neighbours", folder, "cat", "--out", tmp_path / "b.png"), "is for neighbours --through-training"),
         (("neighbours", folder, "cat", "--through-training"), "has no snapshots of its training"),
     ):

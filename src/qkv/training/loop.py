@@ -397,6 +397,8 @@ class Trainer:
 
     def keep_snapshot(self) -> None:
         """Write a snapshot of the weights that are validated, if one is due; all processes help to put them together."""
+        if not self.config.snapshots:
+            return
         step, ended = self.state.step, self.finished()
         if not self.snapshots.due(step, ended):
             return

@@ -13,6 +13,9 @@ GIVES = {
     "cluster": "batch work on a Ray cluster, and S3",
     "interop": "export to CTranslate2 and ONNX, and SentencePiece models",
     "tensorboard": "curves for TensorBoard",
+    "mlflow": "runs tracked by MLflow",
+    "wandb": "runs tracked by Weights & Biases",
+    "optuna": "qkv sweep --optuna",
     "serve": "qkv serve",
 }
 REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[.*?\])?(?:\s*\(?>=\s*([\d.]+)\)?)?.*?(?:;.*extra == ['"](\w+)['"])?$""")
