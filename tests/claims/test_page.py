@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,10 @@ def test_documentation_gets_the_largest_size_and_keeps_what_stands_around(runs: 
     assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
     assert "| [order](#order) |" in text and "quick" not in text.split("### ")[0]
     assert (page.parent / "pictures" / "claims" / "order.svg").read_text().startswith("<svg")
+
+    shutil.rmtree(runs / "order")
+    replace_results(read_records(runs), page)
+    assert page.read_text() == text, "a claim that was run elsewhere stays"
     page.write_text("no marks")
     with pytest.raises(ConfigError, match="has no lines"):
         replace_results(read_records(runs), page)

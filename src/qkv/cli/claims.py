@@ -97,15 +97,15 @@ def table_command(
     runs: Annotated[Path, typer.Option(help="Folder of the claims that were run.")] = RUNS,
     into: Annotated[
         Path | None,
-        typer.Option(help="Markdown page with two marks, between which table, figures and pictures are put."),
+        typer.Option(help="Markdown page with two marks, between which table and figures are put; other claims there stay."),
     ] = None,
 ) -> None:
     """Print the verdicts as a Markdown table, or put it into a page of documentation."""
-    from qkv.claims.documents import replace_results, verdicts_table
+    from qkv.claims.documents import in_order, replace_results, verdict_row, verdicts_table
 
     records = _records(runs)
     if into is None:
-        print(verdicts_table(records))
+        print(verdicts_table(verdict_row(record) for record, _ in in_order(records)))
     else:
         print(replace_results(records, into))
 
