@@ -86,7 +86,7 @@ CLAIM = Claim(
     changes="Here one letter decides alone. In sentiment or translation several words share the work, and agreement is lower "
     "(Jain and Wallace: rank correlations below 0.5). Means over layers hide what single heads do.",
     variants={"Transformer": {"recipe": "transformer-small"}, "LSTM with attention": {"recipe": "rnn-small"}},
-    sizes={"cpu": {"pairs": 10000, "steps": 800, "training.batch_tokens": 512}, "quick": {"steps": 300}},
+    sizes={"cpu": {"pairs": 10000, "steps": 1600, "training.batch_tokens": 512}, "quick": {"steps": 300}},
     measure=measure,
     units={
         "agree": "letters where attention and effect agree",
