@@ -30,6 +30,10 @@ PRETRAINING: dict[str, dict[str, Any]] = {
         "objective": {"kind": "masked", "sentence_task": "order", "units": "ngram"},
     },
     "replaced": {"model": {"kind": "electra", "embedding_width": 16, "generator_size": 0.5}, "objective": {"kind": "replaced"}},
+    "tied": {
+        "model": {"kind": "electra", "embedding_width": 16, "generator_size": 1.0, "tied_generator": True},
+        "objective": {"kind": "replaced", "generator_alone": 0.5},
+    },
     "ernie": {
         "data": {"length": 24},  # so that documents are longer than a text, which the distance needs
         "model": {"kind": "ernie", "task_types": 7},

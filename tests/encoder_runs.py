@@ -62,10 +62,10 @@ def write_run(
     return write_model(folder, model, c.model_dump(mode="json"), tokenizer, labels, objective, pair)
 
 
-def write_electra(folder: Path, tokenizer: Tokenizer | None = None) -> Path:
+def write_electra(folder: Path, tokenizer: Tokenizer | None = None, tied: bool = False) -> Path:
     """Write generator and discriminator, as pretraining does."""
     tokenizer = tokenizer or own_tokenizer()
-    c = ElectraConfig(**shape_of("electra", generator_size=0.5))
+    c = ElectraConfig(**shape_of("electra", generator_size=1.0 if tied else 0.5), tied_generator=tied)
     return write_model(folder, randomised(Electra(c, len(tokenizer))), c.model_dump(mode="json"), tokenizer)
 
 

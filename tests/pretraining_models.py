@@ -27,6 +27,10 @@ WAYS = UnifiedLanguageModellingConfig()
 MAKERS: dict[str, Any] = {
     "masked": lambda: (MaskedLanguageModelling(MASKED, WORDS), ModelWithHeads(Bert(BertConfig(**SHAPE), VOCAB), MASKED.heads)),
     "replaced": lambda: (ReplacedTokenDetection(ReplacedConfig(), WORDS), Electra(ElectraConfig(**SHAPE), VOCAB)),
+    "tied": lambda: (
+        ReplacedTokenDetection(ReplacedConfig(), WORDS),
+        Electra(ElectraConfig(**SHAPE, generator_size=1.0, tied_generator=True), VOCAB),
+    ),
     "ernie": lambda: (
         ErnieTasks(ERNIE, WORDS),
         ModelWithHeads(Ernie(ErnieConfig(**SHAPE, task_types=len(ERNIE_TASKS)), VOCAB), ERNIE.heads),

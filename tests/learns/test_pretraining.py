@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -117,9 +118,10 @@ def test_albert_learns_words_and_the_order_of_passages() -> None:
     assert metrics["sentence_task_accuracy"] > 0.85
 
 
-def test_electra_learns_words_and_what_was_replaced() -> None:
+@pytest.mark.parametrize("generator", [{"generator_size": 0.5}, {"generator_size": 1.0, "tied_generator": True}])
+def test_electra_learns_words_and_what_was_replaced(generator: dict[str, Any]) -> None:
     batches = make_batches(["masking"])
-    model = Electra(ElectraConfig(**SHAPE, embedding_width=64, generator_size=0.5), VOCAB)
+    model = Electra(ElectraConfig(**SHAPE, embedding_width=64, **generator), VOCAB)
     metrics = learn(model, ReplacedTokenDetection(ReplacedConfig(), vocabulary(VOCAB)), batches, 300)
     assert metrics["generator_loss"] < 0.6 * by_frequency(batches, "masked")
     share = metrics["replaced"]

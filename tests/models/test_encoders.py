@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
@@ -108,6 +109,19 @@ def test_a_generator_may_be_less_deep_instead_of_narrower() -> None:
     model = electra.Electra(c, VOCAB)
     assert len(model.generator.encoder.layers) == 1 and len(model.discriminator.encoder.layers) == TINY["layers"] > 1
     assert model.generator.encoder.config.width == TINY["width"]
+
+
+def test_a_tied_generator_is_the_discriminator_with_another_head() -> None:
+    model = electra.Electra(electra.ElectraConfig(**TINY, embedding_width=8, generator_size=1.0, tied_generator=True), VOCAB)
+    assert model.generator.encoder is model.discriminator.encoder
+    own = {name for name, _ in model.named_parameters() if name.startswith("generator.")}
+    assert own and all(name.startswith("generator.heads.masked.") for name in own)
+
+
+@pytest.mark.parametrize("shape", [{"generator_size": 0.5}, {"generator_size": 1.0, "generator_layers": 1}])
+def test_a_tied_generator_of_another_shape_is_refused(shape: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="a tied_generator has the discriminator's shape; set generator_size to 1"):
+        electra.ElectraConfig(**TINY, **shape, tied_generator=True)
 
 
 def test_queries_and_keys_may_start_larger() -> None:

@@ -155,11 +155,10 @@ def test_no_gradient_flows_through_sampling() -> None:
 def test_the_weight_follows_the_progress_of_training(keys: dict[str, float], expected: list[float]) -> None:
     objective = ReplacedTokenDetection(ReplacedConfig(discriminator_weight=4.0, **keys), WORDS)
     assert objective.weight() == 4, "outside training it is full"
-    objective.progress = torch.zeros(())
     found = []
     for done in (0.0, 0.25, 0.501, 0.75):
-        objective.progress.fill_(done)
-        found.append(float(objective.weight()))
+        alone = objective.begin_update(done, torch.device("cpu"))
+        found.append(0.0 if alone else float(objective.weight()))
     assert found == pytest.approx(expected, abs=0.02)
 
 
@@ -169,10 +168,15 @@ def test_no_discriminator_learns_while_the_generator_is_alone() -> None:
         ReplacedTokenDetection(ReplacedConfig(generator_alone=0.1), WORDS),
         make(),
     )
-    objective.progress = torch.zeros(())
+    assert objective.begin_update(0.05, torch.device("cpu"))
     objective.loss(model, passages).backward()
-    assert not any(p.grad.any() for name, p in model.named_parameters() if ".heads.replaced." in name and p.grad is not None)
-    assert any(p.grad.any() for p in model.generator.heads.parameters() if p.grad is not None)
+    learned = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert learned and all(name.startswith(("generator.", "discriminator.encoder.embedding.")) for name in learned)
+    assert set(objective.tally.read()) == {"generator_loss"}
+    assert not objective.begin_update(0.1, torch.device("cpu")), "then both learn"
+    objective.loss(model, passages).backward()
+    assert all(p.grad is not None for p in model.parameters())
+    assert {"generator_accuracy", "recall_replaced"} <= set(objective.tally.read())
 
 
 def test_parts_of_a_batch_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

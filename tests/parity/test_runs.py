@@ -144,8 +144,9 @@ def test_a_run_written_and_read_again(tmp_path: Path) -> None:
         np.testing.assert_allclose(*vectors, atol=1e-6)
 
 
-def test_either_network_of_an_electra(tmp_path: Path) -> None:
-    run = write_electra(tmp_path / "run")
+@pytest.mark.parametrize("tied", [False, True])
+def test_either_network_of_an_electra(tmp_path: Path, tied: bool) -> None:
+    run = write_electra(tmp_path / "run", tied=tied)
     reader = load_text_encoder(run, "cpu")
     with pytest.warns(QkvWarning, match="discriminator: left out: the generator, which --part generator writes"):
         whole = export(run, "hf", tmp_path / "discriminator")

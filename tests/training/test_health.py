@@ -76,7 +76,7 @@ def test_what_is_wrong_is_named(changed: dict[str, Any], problem: str, words: st
 
 def test_a_run_that_goes_well_is_silent() -> None:
     assert judged() == {}
-    assert judged(gradient_norm=1e-5, loss=0.1) == {}  # a loss that is learned has small gradients
+    assert judged(gradient_norm=1e-5, masked_loss=0.1) == {}  # a loss that is learned has small gradients
     one_head = {"attention_entropy/encoder.layers.0.attention.0": 0.9999}
     assert judged(**one_head) == {}
 
@@ -121,7 +121,8 @@ def test_initial_states_are_not_judged() -> None:
 def test_a_loss_that_rises_for_some_reports_is_warned_of() -> None:
     health = Health(WANTED)
     losses = [3.0 - 0.03 * report for report in range(30)] + [3.0] * 3 + [2.2] * 10 + [2.9] * 12
-    found = [warning for step, loss in enumerate(losses) for warning in health.judge(step, 1000, 50, HEALTHY | {"loss": loss})]
+    reports = [HEALTHY | {"masked_loss": loss} for loss in losses]
+    found = [warning for step, report in enumerate(reports) for warning in health.judge(step, 1000, 50, report)]
     (warning,) = found  # three high reports are noise
     assert (
         warning.problem == "loss-rises" and warning.step > 43 and "risen to 2.69 from 2.26: training is unstable" in str(warning)

@@ -12,10 +12,8 @@ from qkv.data.batches import Position
 from qkv.training.log import read_metrics
 from qkv.training.loop import Validation
 from toy_training import (
-    WIDTH,
     FakeClock,
     RecordedProgress,
-    ToyTrainer,
     largest_difference,
     steps_of,
     toy_batches,
@@ -76,17 +74,12 @@ def test_validation_and_saving_come_when_they_are_due(tmp_path: Path) -> None:
     assert (trainer.state.best, trainer.state.best_step) == (11, 11)
 
 
-def test_an_objective_that_follows_the_training_knows_its_progress(tmp_path: Path) -> None:
+def test_an_objective_is_told_the_progress_of_the_training(tmp_path: Path) -> None:
     seen: list[float] = []
     for steps in (3, 5):  # the second training resumes the first
         trainer = toy_trainer(tmp_path, steps=steps)
-        objective, loss = trainer.objective, trainer.objective.loss
-        objective.progress = None  # type: ignore[attr-defined]
-        objective.loss = lambda *inputs, o=objective, f=loss: seen.append(float(o.progress)) or f(*inputs)  # type: ignore[misc]
-        ToyTrainer(
-            tmp_path, trainer.model, objective, trainer.batches, trainer.config,
-            seed=1, width=WIDTH, validate=trainer.validate, progress=trainer.progress,
-        ).train()  # fmt: skip
+        trainer.objective.begin_update = lambda done, device: seen.append(done)  # type: ignore[method-assign]
+        trainer.train()
     assert seen == pytest.approx([0, 1 / 3, 2 / 3, 3 / 5, 4 / 5])
 
 

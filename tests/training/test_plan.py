@@ -168,6 +168,22 @@ def test_slow_updates_are_planned_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert 600 <= state.seconds < 700 and state.step < 400
 
 
+def test_a_second_stage_may_be_slower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the half of the updates on each takes twice as long; the learning rate still ends at the end of the time."""
+    settings = {"steps": None, "minutes": 10.0, "schedule": "linear", "log_every": 10}
+    trainer = toy_trainer(tmp_path, **settings, validate_every=1000, save_every=1000)
+    run = Rehearsal(trainer, FakeClock(monkeypatch, 1.0))
+    update = trainer.update
+
+    def in_stages(batch: Any) -> None:
+        run.clock.seconds = 1.0 if trainer.state.step < trainer.planned_steps() / 2 else 2.0
+        update(batch)
+
+    trainer.update = in_stages  # type: ignore[method-assign]
+    state = trainer.train()
+    assert state.seconds == pytest.approx(600, abs=10)
+
+
 def test_a_run_may_be_given_more_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock(monkeypatch, 1.0)
     assert clock.on(toy_trainer(tmp_path, steps=None, minutes=1.0)).train().step == 60

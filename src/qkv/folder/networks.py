@@ -19,7 +19,7 @@ from qkv.text.tokenizer import Tokenizer
 from qkv.training.checkpoints import digest_weights, load_weights, set_weights
 
 HEADS = "heads"
-EMBEDDING = "embedding."  # shared by networks that are pretrained together: saved once, with the first of them
+EMBEDDING = "embedding."  # shared by networks that are pretrained together; what is shared is saved once, with the first of them
 
 
 class SavedNetwork(NamedTuple):
@@ -112,8 +112,9 @@ def networks_in(config: Any, weights: dict[str, Tensor], where: str) -> tuple[Sa
         return SavedNetwork(config, _by_part(weights, "", where)), None
     (first, first_config), (second, second_config) = networks.items()
     kept, beside = _by_part(weights, f"{first}.", where), _by_part(weights, f"{second}.", None)
-    shared = {name: weight for name, weight in kept[ENCODER].items() if name.startswith(EMBEDDING)}
-    beside[ENCODER] = {**shared, **beside[ENCODER]}
+    own = beside[ENCODER]  # empty where all weights are shared
+    shared = {name: weight for name, weight in kept[ENCODER].items() if not own or name.startswith(EMBEDDING)}
+    beside[ENCODER] = {**shared, **own}
     return SavedNetwork(first_config(config), kept), SavedNetwork(second_config(config), beside)
 
 

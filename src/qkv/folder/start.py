@@ -104,7 +104,8 @@ def _free_keys(recipe: Recipe, started: Any) -> set[str]:
     """Return further keys that this recipe may change."""
     free: set[str] = set()
     if FAMILIES[started.kind].networks and read_network_run(Path(recipe.start or "")).generator is None:
-        free |= {"generator_size", "generator_layers"}  # an imported ELECTRA has no generator: a new one may have any shape
+        # An imported ELECTRA has no generator: a new one may have any shape.
+        free |= {"generator_size", "generator_layers", "tied_generator"}
     if recipe.model is not None and not recipe.model.one_text_per_row and not started.one_text_per_row:
         free.add("attention")  # full, window and bigbird attention have the same weights
     return free

@@ -27,8 +27,8 @@ def expectations(objective: Objective, counts: np.ndarray | None) -> Expectation
     """Return what the figures of a healthy run leave behind; `counts` are those of the predicted tokens."""
     figure = objective.unigram_figure
     if figure is None or counts is None or not counts.any():
-        return Expectations(chance=objective.chance())
-    return Expectations(objective.unigram_loss(counts), figure, objective.chance())
+        return Expectations(chance=objective.chance(), tasks_judged_after=objective.tasks_judged_after)
+    return Expectations(objective.unigram_loss(counts), figure, objective.chance(), objective.tasks_judged_after)
 
 
 def make_probe(model: nn.Module, objective: Any) -> Probe:

@@ -4,13 +4,14 @@ Generator and discriminator are BERTs whose embeddings may be narrower than the 
 code, both share the embeddings of tokens, positions and segments and the norm over them, and each has its own projection.
 Departures: no dropout on attention probabilities, see bert.py; the discriminator's output bias starts at the expected share of
 replaced tokens, see `Electra`; a generator may have fewer layers instead of narrower ones (`generator_layers`), and queries and
-keys may start larger (`query_key_deviation`).
+keys may start larger (`query_key_deviation`). With `tied_generator`, both networks are one encoder with two heads: the paper ties
+all weights too (section 3.2, "Weight Sharing"), and rejects it only because the generator then is as large as the discriminator.
 """
 
 import math
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from qkv.base.config import parse
@@ -31,12 +32,21 @@ class ElectraConfig(EncoderConfig):
     # The generator's width, feed-forward width and heads, as a fraction of the discriminator's.
     generator_size: float = Field(default=1 / 3, gt=0, le=1)
     generator_layers: int | None = Field(default=None, gt=0)  # as many as the discriminator has when not given
+    tied_generator: bool = False  # generator and discriminator share all weights but those of their heads
     # Standard deviation of the initial weights of queries and keys. With BERT's 0.02, attention is nearly uniform in a narrow
     # network at first; with width^-0.5 its scores have a deviation of about 1.
     query_key_deviation: float = Field(default=0.02, gt=0)
 
+    @model_validator(mode="after")
+    def _tied_networks_have_one_shape(self) -> "ElectraConfig":
+        if self.tied_generator and (self.generator_size != 1 or self.generator_layers not in (None, self.layers)):
+            raise ValueError(
+                "a tied_generator has the discriminator's shape; set generator_size to 1, and leave generator_layers out"
+            )
+        return self
+
     def generator_config(self) -> "ElectraConfig":
-        """Return the shape of the generator: narrower than the discriminator, or less deep."""
+        """Return the shape of the generator: the discriminator's, or a narrower or less deep one."""
         sizes = {name: max(1, round(getattr(self, name) * self.generator_size)) for name in ("width", "feedforward", "heads")}
         where = f"model.generator_size {self.generator_size:g}"
         if sizes["width"] % sizes["heads"]:
@@ -72,7 +82,7 @@ class ElectraEncoder(Bert):
 
 
 class Electra(nn.Module):
-    """Generator and discriminator for pretraining: two encoders that share their embeddings, with a head each.
+    """Generator and discriminator for pretraining: two encoders that share their embeddings or all weights, with a head each.
 
     `replaced` is the expected share of replaced tokens at first, which the output bias starts with. With a bias of 0, all tokens
     push the logit down together, and within 50 updates at a high learning rate the top hidden states of all tokens collapse to
@@ -86,7 +96,8 @@ class Electra(nn.Module):
         self.discriminator = ModelWithHeads(encoder, ["replaced"])
         head: Any = self.discriminator.heads["replaced"]
         nn.init.constant_(head.output.bias, math.log(replaced / (1 - replaced)))
-        self.generator = ModelWithHeads(ElectraEncoder(c.generator_config(), vocab, encoder.embedding), ["masked"])
+        tied = encoder if c.tied_generator else ElectraEncoder(c.generator_config(), vocab, encoder.embedding)
+        self.generator = ModelWithHeads(tied, ["masked"])
 
     @property
     def multiply_adds_per_token(self) -> int:

@@ -1,8 +1,10 @@
 """The base of objectives. Each declares the job that trains it, the heads and tokens it needs, its batches, and its reports."""
 
+from collections.abc import Hashable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from qkv.base.config import Config
@@ -31,6 +33,7 @@ class Objective:
     config_class: ClassVar[type[ObjectiveConfig]]
     # The logged figure that a model which knows only the frequencies of tokens cannot lower; None if there is none.
     unigram_figure: ClassVar[str | None] = None
+    tasks_judged_after: float = 0.5  # share of the run after which accuracies must be above `chance`: sentence tasks begin late
 
     @classmethod
     def build(cls, config: Any, tokenizer: Any) -> Any:
@@ -40,6 +43,13 @@ class Objective:
     def loss(self, model: Any, *inputs: Any) -> Tensor:
         """Return the sum of losses, in nats."""
         raise NotImplementedError
+
+    def begin_update(self, done: float, device: torch.device) -> Hashable:
+        """Prepare for an update; `done` is the fraction of all updates before it. -> its stage.
+
+        Updates of one stage compute the same operations, so that one recording (a CUDA graph) serves them all.
+        """
+        return None
 
     def unigram_loss(self, counts: np.ndarray) -> float:
         """Return the lowest loss per token, in nats, of a model that knows only these counts of tokens."""

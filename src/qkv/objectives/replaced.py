@@ -5,8 +5,10 @@ masked ones, and the discriminator predicts for every token whether it was repla
 original. No gradient flows through sampling: the generator is trained by its own loss alone, not to fool the discriminator. The
 loss is L_MLM + 50 L_Disc.
 
-Departures, for short trainings: the weight of L_Disc may be smaller, and 0 at first (`generator_alone`) or growing
-(`discriminator_warmup`), so that the discriminator begins when there is something to detect.
+Departures, for short trainings: the weight of L_Disc may be smaller, the generator may be trained alone at first
+(`generator_alone`), and that weight may grow (`discriminator_warmup`), so that the discriminator begins when there is something
+to detect. With a generator that is tied to the discriminator (models/electra.py) the discriminator then begins with what the
+generator has learned, as in the paper's two-stage training (section 3.3), but both go on together.
 R rows, W width, K slots for masked tokens, D width of a model, E width of embeddings, V vocabulary.
 """
 
@@ -20,7 +22,7 @@ from torch import Tensor
 from qkv.base.rows import IGNORE_INDEX
 from qkv.data.inputs import Passages
 from qkv.objectives.masked import ACCURACY_SLOTS, MaskingObjective, token_logits
-from qkv.objectives.masking import MaskedBatch, MaskingConfig
+from qkv.objectives.masking import MaskedBatch, MaskingConfig, MaskingVocabulary
 from qkv.objectives.objective import ObjectiveConfig
 from qkv.parts import kernels
 from qkv.parts.draws import random_int64
@@ -34,13 +36,14 @@ class ReplacedConfig(MaskingConfig):
     random: float = Field(default=0.0, ge=0, le=1)
     keep: float = Field(default=0.0, ge=0, le=1)
     discriminator_weight: float = Field(default=50.0, ge=0)  # of the discriminator's loss: the paper's lambda
-    generator_alone: float = Field(default=0.0, ge=0, lt=1)  # fraction of all updates, the first, in which that weight is 0
-    discriminator_warmup: float = Field(default=0.0, ge=0, le=1)  # fraction, after those, in which it grows linearly
+    generator_alone: float = Field(default=0.0, ge=0, lt=1)  # fraction of all updates, the first, of the generator alone
+    discriminator_warmup: float = Field(default=0.0, ge=0, le=1)  # fraction, after those, in which that weight grows linearly
 
 
 class GeneratorAndDiscriminator(Protocol):
     """The model that is trained: a generator with the head "masked" and a discriminator with the head "replaced"."""
 
+    training: bool
     generator: ModelWithHeads
     discriminator: ModelWithHeads
 
@@ -59,7 +62,20 @@ class ReplacedTokenDetection(MaskingObjective):
 
     config_class: ClassVar[type[ObjectiveConfig]] = ReplacedConfig
     unigram_figure = "generator_loss"
-    progress: Tensor | None = None  # the fraction of all updates that are done, as the trainer sets it; None: all
+    progress: Tensor | None = None  # the fraction of all updates that are done, on the device; None outside training: all
+    alone = False  # whether the generator is trained alone now
+
+    def __init__(self, config: ReplacedConfig, vocabulary: MaskingVocabulary):
+        super().__init__(config, vocabulary)
+        self.tasks_judged_after = (1 + config.generator_alone) / 2
+
+    def begin_update(self, done: float, device: torch.device) -> bool:
+        c = self.config
+        if c.generator_alone or c.discriminator_warmup:
+            self.progress = torch.zeros((), device=device) if self.progress is None else self.progress
+            self.progress.fill_(done)
+            self.alone = done < c.generator_alone
+        return self.alone
 
     def chance(self) -> dict[str, float]:
         return {"recall_replaced": 0.0, "recall_original": 0.0}
@@ -67,8 +83,12 @@ class ReplacedTokenDetection(MaskingObjective):
     def loss(self, model: GeneratorAndDiscriminator, passages: Passages, masked: MaskedBatch | None = None) -> Tensor:
         """Return the loss on rows that are masked anew, or as `masked` says."""
         masked = masked or self.mask(passages)
+        if self.alone and model.training:
+            features, loss = generator_loss(model.generator, passages, masked)
+            self.count_generator(model.generator, features, None, masked)
+            return loss / self.config.rate
         output = run_generator(model.generator, passages, masked)
-        self.count_generator(model.generator, output, masked)
+        self.count_generator(model.generator, output.features, output.predictions, masked)
         ids = replace_tokens(passages.ids, masked, output.samples)
         detection = self.detection_loss(model.discriminator, passages, ids)
         return output.loss / self.config.rate + self.weight() * detection
@@ -76,21 +96,24 @@ class ReplacedTokenDetection(MaskingObjective):
     def weight(self) -> Tensor | float:
         """Return the weight of the discriminator's loss at this point of the training."""
         c = self.config
-        if self.progress is None or not (c.generator_alone or c.discriminator_warmup):
+        if self.progress is None or not c.discriminator_warmup:
             return c.discriminator_weight
-        # A factor on the device, which a recorded update (a CUDA graph) reads; without a warm-up it is 0 or 1.
-        return c.discriminator_weight * ((self.progress - c.generator_alone) / max(c.discriminator_warmup, 1e-9)).clamp(0, 1)
+        # A factor on the device, which a recorded update (a CUDA graph) reads.
+        return c.discriminator_weight * ((self.progress - c.generator_alone) / c.discriminator_warmup).clamp(0, 1)
 
     @torch.no_grad()
-    def count_generator(self, generator: ModelWithHeads, output: GeneratorOutput, masked: MaskedBatch) -> None:
+    def count_generator(
+        self, generator: ModelWithHeads, features: Tensor, predictions: Tensor | None, masked: MaskedBatch
+    ) -> None:
         """Count loss and accuracy over tokens that the generator reads as [MASK]: those it sees are easy to copy."""
         head: Any = generator.heads["masked"]
         is_mask = masked.ids.gather(1, masked.columns) == self.vocabulary.mask  # (R, K)
         labels = masked.labels.masked_fill(~is_mask, IGNORE_INDEX)
-        self.tally.add("generator_accuracy", (output.predictions == labels).sum(), (labels != IGNORE_INDEX).sum())
+        if predictions is not None:
+            self.tally.add("generator_accuracy", (predictions == labels).sum(), (labels != IGNORE_INDEX).sum())
         # In training over a few slots only, as in masked.py: the logits are computed again.
         measured = labels.size(1) if not head.training else ACCURACY_SLOTS
-        features, labels = output.features[:, :measured].flatten(0, 1), labels[:, :measured].flatten()
+        features, labels = features[:, :measured].flatten(0, 1), labels[:, :measured].flatten()
         logs = log_probabilities(features, head.weight.detach(), labels, head.bias.detach())  # detached, see `token_logits`
         self.tally.add("generator_loss", -logs.sum(), (labels != IGNORE_INDEX).sum())
 
@@ -117,15 +140,20 @@ def replace_tokens(ids: Tensor, masked: MaskedBatch, samples: Tensor) -> Tensor:
     return ids.scatter(1, masked.columns, tokens)
 
 
-def run_generator(generator: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> GeneratorOutput:
-    """Compute the generator's loss, as in masked.py, and sample a token for each slot."""
+def generator_loss(generator: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> tuple[Tensor, Tensor]:
+    """Return the input of the generator's output layer, (R, K, E), and its loss, summed over chosen tokens."""
     head: Any = generator.heads["masked"]
     hidden = generator.encoder(passages.rows._replace(ids=masked.ids), passages.segment)  # (R, W, D)
-    features = head.features(states_at(hidden, masked.columns)).flatten(0, 1)  # (R K, E)
-    loss = cross_entropy_sum(features, head.weight, masked.labels.flatten(), bias=head.bias)
-    samples, predictions = sample_tokens(head, features)
+    features = head.features(states_at(hidden, masked.columns))
+    return features, cross_entropy_sum(features.flatten(0, 1), head.weight, masked.labels.flatten(), bias=head.bias)
+
+
+def run_generator(generator: ModelWithHeads, passages: Passages, masked: MaskedBatch) -> GeneratorOutput:
+    """Compute the generator's loss and sample a token for each slot."""
+    features, loss = generator_loss(generator, passages, masked)
+    samples, predictions = sample_tokens(generator.heads["masked"], features.flatten(0, 1))
     shape = masked.labels.shape
-    return GeneratorOutput(features.unflatten(0, shape), loss, samples.view(shape), predictions.view(shape))
+    return GeneratorOutput(features, loss, samples.view(shape), predictions.view(shape))
 
 
 def sample_tokens(head: Any, features: Tensor) -> tuple[Tensor, Tensor]:

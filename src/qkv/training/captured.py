@@ -9,7 +9,7 @@ one whose memory runs out; a graph allocates nothing when it is launched, and ha
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
@@ -58,9 +58,10 @@ class UpdateRecorder:
         # All graphs share one memory pool: an update leaves nothing in it that a later one could overwrite.
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
-    def graph_for(self, batch: Batch) -> "CapturedUpdate | None":
-        """Return the update as a graph if there is one for the batch's layout."""
-        return self.recorder.recording(layout_of(batch), lambda: CapturedUpdate(self.compute, batch, self.device, self.pool))
+    def graph_for(self, batch: Batch, stage: Hashable = None) -> "CapturedUpdate | None":
+        """Return the update as a graph if there is one for the batch's layout in this stage of the objective."""
+        key = stage, layout_of(batch)
+        return self.recorder.recording(key, lambda: CapturedUpdate(self.compute, batch, self.device, self.pool))
 
 
 class CapturedUpdate:

@@ -39,7 +39,7 @@ class Clock:
         """Note that an update ended. -> seconds per update after each of the first 10 and after 40; None at all other steps.
 
         The first update loads and compiles kernels, and one soon after it may be recorded as a graph: until 10 the fastest one
-        counts, at 10 the median, at 40 the mean of the last 20.
+        counts, at 10 the median, at 40 the mean since the twentieth or `time_anew`.
         """
         done = step - self.first_step
         if done > EARLY and done not in (TIMED, 2 * TIMED):
@@ -48,7 +48,7 @@ class Clock:
             torch.cuda.synchronize()
         now = time.perf_counter()
         if done == 2 * TIMED:
-            return (now - self.timed_from) / TIMED
+            return (now - self.timed_from) / (step - self.timed_step)
         if done in (EARLY, TIMED):
             self.timed_from, self.timed_step = now, step
         if done > EARLY:
@@ -59,7 +59,11 @@ class Clock:
         return statistics.median_low(after_first) if done == EARLY else min(after_first)
 
     def seconds_per_update(self, step: int) -> float | None:
-        """Return the mean seconds per update since the first ones; None before there are a few to take a mean of."""
+        """Return the mean seconds per update since the first ones, or since `time_anew`; None before there are a few of them."""
         steps = step - self.timed_step
         settled = self.timed_step > self.first_step and steps >= FEWEST
         return (time.perf_counter() - self.timed_from) / steps if settled else None
+
+    def time_anew(self, step: int) -> None:
+        """Let `seconds_per_update` count from here: later updates may take longer, as in a second stage of the training."""
+        self.timed_from, self.timed_step = time.perf_counter(), step

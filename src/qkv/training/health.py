@@ -25,7 +25,6 @@ UNUSED_SOURCE = 0.03  # nats a token by which another text's source must raise t
 NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
 MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
 JUDGED_AFTER = 0.25  # share of the run after which a loss must have left its plateau, and attention its first state
-TASK_JUDGED_AFTER = 0.5  # share of the run after which a task must have left guessing: sentence tasks begin late
 # Fewest updates between two probes, once these are regular. On a GPU a probe takes as long as six updates of a small model.
 PROBE_INTERVAL = {"cpu": 1, "mps": 100, "cuda": 1600}
 
@@ -37,6 +36,7 @@ class Expectations:
     unigram_loss: float | None = None  # nats per token, of a model that knows only frequencies
     loss: str = "loss"  # the figure that is compared with it
     chance: Mapping[str, float] = field(default_factory=dict)  # accuracies, by name, of guessing
+    tasks_judged_after: float = 0.5  # share of the run after which a task must have left guessing
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class Health:
     def __init__(self, expectations: Expectations | None = None):
         self.expectations = expectations or Expectations()
         self.norms: list[float] = []  # gradient norms of all reports
-        self.losses: list[float] = []  # of all reports
+        self.losses: list[float] = []  # of all reports: the figure that is compared with frequencies, where there is one
         self.found: dict[str, HealthWarning] = {}  # problems that were seen, by name
         self.active: set[str] = set()  # those of the last judgement
         self.noted: list[HealthWarning] = []  # found by others, and not in the log yet
 
     def judge(self, step: int, steps: int, warmup: int, values: Mapping[str, Any]) -> list[HealthWarning]:
         """Return new warnings after a report; `values` are its figures, `steps` the run's planned updates."""
-        loss, norm = values["loss"], values.get("gradient_norm")
+        loss, norm = self._loss_in(values), values.get("gradient_norm")
         problems: dict[str, str] = {}
         if math.isfinite(loss):
             self.losses.append(loss)
@@ -88,7 +88,7 @@ class Health:
             settled = is_settled(step, steps, warmup)
             self._judge_states(values, step >= warmup, settled, problems)
             if settled:
-                self._judge_loss(values, step >= TASK_JUDGED_AFTER * steps, problems)
+                self._judge_loss(values, step >= self.expectations.tasks_judged_after * steps, problems)
         measured = "update_ratio" in values  # other reports know only the gradient
         self.active = set(problems) | (self.active & NOT_OF_REPORTS if measured else self.active)
         return self._new(step, problems)
@@ -132,7 +132,7 @@ class Health:
         """Take over what the log of a resumed run says."""
         for line in lines:
             self.norms += [line["gradient_norm"]] if line.get("gradient_norm") is not None else []
-            self.losses += [line["loss"]] if line.get("loss") is not None else []
+            self.losses += [self._loss_in(line)] if line.get("loss") is not None else []
             for problem, message in (line.get("warnings") or {}).items():
                 self.found.setdefault(problem, HealthWarning(problem, line["step"], message))
                 self.active.add(problem)
@@ -143,6 +143,10 @@ class Health:
             str(warning) + ("" if problem in self.active else " (not at the end any more)")
             for problem, warning in self.found.items()
         ]
+
+    def _loss_in(self, values: Mapping[str, Any]) -> float:
+        """Return the loss that is followed; the sum of several losses would rise where one of them joins in."""
+        return values.get(self.expectations.loss, values["loss"])
 
     def _judge_gradient(self, norm: float, loss: float, problems: dict[str, str]) -> None:
         if len(self.norms) < 5:

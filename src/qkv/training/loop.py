@@ -8,7 +8,7 @@ All processes run the loop in step; the first one logs and validates.
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,12 +51,14 @@ class TrainingObjective(Protocol):
     """A training task: `loss(model, *inputs of a batch)` returns the sum of the losses over all labels.
 
     An objective with more to report has a `tally` whose `read()` returns means since the last call, and whose `copy()` returns
-    the sums behind them. One whose loss changes during training has `progress`, which becomes a tensor with the fraction of the
-    updates that are done.
+    the sums behind them. `begin_update` is called before each update with the fraction of the updates that are done, and returns
+    the stage: updates of one stage compute the same operations.
     """
 
     @property
     def loss(self) -> Callable[..., Tensor]: ...
+
+    def begin_update(self, done: float, device: torch.device) -> Hashable: ...
 
 
 class BatchSource(Protocol):
@@ -110,9 +112,6 @@ class Trainer:
                 model, objective.loss, self.precision, config.accumulate, exchange=exchange, **options
             )
         self.parameters = self.gradients.parameters
-        self.done: Tensor | None = None  # on the device, where a recorded update reads it
-        if hasattr(objective, "progress"):
-            self.done = objective.progress = torch.zeros((), device=self.device)
         self.optimiser = make_optimiser(model, config, self.weights.local)
         self.guard = UpdateGuard(self.optimiser, self.device, self.weights.sharded)
         self.penalty = StartPenalty(self.weights, start_weights, config.start_penalty) if start_weights else None
@@ -176,10 +175,9 @@ class Trainer:
         step = self.state.step + 1
         self.rate = learning_rate(step, self.planned_steps(), self.width, self.config)
         set_learning_rate(self.optimiser, self.rate)
-        if self.done is not None:
-            self.done.fill_((step - 1) / self.planned_steps())
+        stage = self.objective.begin_update((step - 1) / self.planned_steps(), self.device)
         whole = self.gradients.micro_batches == 1 and (self.world_size == 1 or batch.whole_rows >= self.world_size)
-        graph = self.recorder.graph_for(batch) if self.recorder and whole else None
+        graph = self.recorder.graph_for(batch, stage) if self.recorder and whole else None
         if graph:
             self.gradients.seed_draws(step, batch)
             loss = graph(batch)

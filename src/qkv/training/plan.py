@@ -51,7 +51,7 @@ class Planner:
         return state
 
     def after_report(self, state: TrainingState) -> TrainingState:
-        """Plan the steps again after a quarter, half and three quarters of the minutes: the first ones may have been slow."""
+        """Plan the steps again after a quarter, half and three quarters of the minutes, by the updates of the last quarter."""
         seconds_per_update = self.clock.seconds_per_update(state.step)
         if self.config.minutes is None or not state.steps or seconds_per_update is None:
             return state
@@ -59,6 +59,7 @@ class Planner:
         quarter = int(4 * passed)
         if state.replanned < quarter < 4:
             state = self.plan(replace(state, replanned=quarter), seconds_per_update)
+            self.clock.time_anew(state.step)
         return state
 
     def plan(self, state: TrainingState, seconds_per_update: float) -> TrainingState:

@@ -56,7 +56,7 @@ class ShardedWeights(Weights):
         shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
         self.network = LossModule(copy.deepcopy(model, shared), loss).train()  # scoring switches only the model's own mode
         mesh = init_device_mesh(next(model.parameters()).device.type, (world_size,))
-        for module in [*layers_of(self.network.model), self.network]:
+        for module in [*dict.fromkeys(layers_of(self.network.model)), self.network]:  # each once: networks may share layers
             unit = fully_shard(module, mesh=mesh)
             # Losses are divided by the labels of the whole batch already: gradients are summed.
             unit.set_gradient_divide_factor(1.0)
