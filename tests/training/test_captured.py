@@ -73,6 +73,14 @@ def test_each_layout_that_comes_often_is_recorded(tmp_path: Path, replaying: lis
     assert largest_difference(weights_of(usual), weights_of(other)) < 1e-6
 
 
+def test_each_stage_of_an_objective_is_recorded_apart(tmp_path: Path, replaying: list[Replayed]) -> None:
+    trainer = toy_trainer(tmp_path, model=toy_model(DROPPING), steps=10)
+    trainer.recorder = trainer.make_recorder()
+    trainer.objective.begin_update = lambda done, device: done < 0.5  # type: ignore[method-assign]
+    trainer.train()
+    assert [graph.batches for graph in replaying] == [3, 3], "from the third update of each stage on"
+
+
 def test_a_batch_in_parts_is_not_recorded(tmp_path: Path, replaying: list[Replayed]) -> None:
     trained(tmp_path, True, accumulate=2)
     assert not replaying
