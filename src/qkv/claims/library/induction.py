@@ -112,7 +112,7 @@ CLAIM = Claim(
         "cpu": {"texts": 6000, "steps": 4400, "words": 12, "length": 46, "narrow": 16, "model.width": 64,
                 "training.batch_tokens": 1024, "training.learning_rate": 0.008},
         "quick": {"steps": 1800},
-        "gpu": {"texts": 20000, "steps": 8000, "words": 24, "length": 126, "narrow": 32, "model.width": 256, "model.heads": 8,
+        "gpu": {"texts": 20000, "steps": 5000, "words": 24, "length": 126, "narrow": 32, "model.width": 256, "model.heads": 8,
                 "training.batch_tokens": 8192, "training.learning_rate": 0.002},
     },
     measure=measure,

@@ -20,7 +20,7 @@ from qkv.claims.training import SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Always, Higher, Lower, Same
 from qkv.models.albert import Albert, AlbertConfig
 
-LENGTH, VOCABULARY, REPEATS = 64, 1000, 5
+LENGTH, VOCABULARY, REPEATS = 64, 1000, 15
 
 
 def train_on(model: Albert, rows: Rows) -> None:
