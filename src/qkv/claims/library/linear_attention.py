@@ -59,7 +59,7 @@ CLAIM = Claim(
     statement="Windows and Linformer make attention's cost linear in the length, at a small loss.",
     source="Beltagy et al. 2020, Longformer; Wang et al. 2020, Linformer; Zaheer et al. 2020, Big Bird",
     measured="The time of a BERT of two layers, width 64, over one text of 256 to 2,048 words; and its loss in filling in masked "
-    "words of held-out documents, with texts of two sentences.",
+    "words of held-out texts of two sentences.",
     prediction="From 512 to 2,048 words full attention takes at least 6 times as long, window and Linformer less than 5 times. "
     "Their loss is less than 0.1 nats higher than that of full attention.",
     explanation="If everybody in a hall talks with everybody, a hall with four times as many people has sixteen times as many "
