@@ -6,20 +6,34 @@ Words come from the claims' files, verdicts and pictures from claims.md, which `
 import html
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.claims.claim import TOPICS, NamedClaim, claim_names, find_claim
 from qkv.claims.verdict import VERDICTS
 
 DOCS = Path(__file__).parent
-ROW = re.compile(r"^\| \[([\w-]+)\]\(#[\w-]+\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (\w+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (\w+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 OPEN = "not run yet"
+
+
+class Row(NamedTuple):
+    """What the table in claims.md says of a claim at one size."""
+
+    anchor: str
+    verdict: str
+    seeds: str
+    size: str
+    cost: str
+    date: str
 
 
 def gallery_page() -> str:
     """Return the page, Markdown with the cards in HTML."""
-    rows = {name: rest for name, *rest in ROW.findall((DOCS / "claims.md").read_text(encoding="utf-8"))}
+    rows: dict[str, list[Row]] = {}  # of a claim, the largest size first
+    for name, *row in ROW.findall((DOCS / "claims.md").read_text(encoding="utf-8")):
+        rows.setdefault(name, []).insert(0, Row(*row))
     claims = sorted(map(find_claim, claim_names()), key=lambda one: (TOPICS.index(one.claim.topic), one.name))
-    cards = [_card(one, rows.get(one.name)) for one in claims]
+    cards = [_card(one, rows.get(one.name, [])) for one in claims]
     return "\n".join(
         [
             "# The gallery of claims",
@@ -43,16 +57,20 @@ def _filter(key: str, values: tuple[str, ...]) -> str:
     return f'<div role="group" aria-label="{key}"><span>{key}</span>{buttons}</div>'
 
 
-def _card(named: NamedClaim, row: list[str] | None) -> str:
-    claim, verdict = named.claim, row[0] if row else OPEN
+def _card(named: NamedClaim, rows: list[Row]) -> str:
+    claim, verdict = named.claim, rows[0].verdict if rows else OPEN
     kind = next(one for one in (*sorted(VERDICTS, key=len, reverse=True), OPEN) if verdict.startswith(one))
-    picture = DOCS / "pictures" / "claims" / f"{named.name}.svg"
+    picture = DOCS / "pictures" / "claims" / f"{named.name}{'-gpu' if rows and rows[0].size == 'gpu' else ''}.svg"
     shown = f'<img src="../_images/{picture.name}" alt="figures of {named.name}" loading="lazy">' if picture.is_file() else ""
-    facts = f"{row[1]} seeds, {row[3]}, {row[4]}" if row else f"<code>qkv claims run {named.name}</code>"
-    more = f'<a href="../claims.html#{named.name}">all figures</a>' if row else ""
+    facts = "; ".join(
+        f"{f'at size {row.size} {html.escape(row.verdict)}, ' if len(rows) > 1 else ''}{row.seeds} seeds, {row.cost}, {row.date} "
+        f'<a href="../claims.html#{row.anchor}">all figures</a>'
+        for row in rows
+    )
+    facts = facts or f"<code>qkv claims run {named.name}</code>"
     return (
         f'<article data-topic="{claim.topic}" data-verdict="{kind}"><p class="claims-kind"><b class="{kind.replace(" ", "-")}">'
         f"{html.escape(verdict)}</b> {claim.topic}</p><h2>{html.escape(claim.statement)}</h2>{shown}"
         f'<p>{html.escape(claim.explanation)}</p><p class="claims-formula">{html.escape(claim.formula)}</p>'
-        f'<p class="claims-facts">{html.escape(claim.source)}. {facts} {more}</p></article>'
+        f'<p class="claims-facts">{html.escape(claim.source)}. {facts}</p></article>'
     )

@@ -52,6 +52,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_the_gallery_filters_by_topic_and_verdict(runs: Path, browser: Any, tmp_path: Path) -> None:
+    record_of("order", "gpu", RIGHT, runs)
     path, problems = write_gallery(read_records(runs), tmp_path / "site"), list[str]()
     for viewport, theme in (({"width": 1920, "height": 1080}, "light"), ({"width": 390, "height": 800}, "dark")):
         context = browser.new_context(viewport=viewport, color_scheme=theme, offline=True)
@@ -72,7 +73,10 @@ def test_the_gallery_filters_by_topic_and_verdict(runs: Path, browser: Any, tmp_
         article = page.locator("article:visible")
         assert "at size quick: holds (quick)" in article.inner_text()
         assert "2 of 6 cells come from other code" in article.inner_text()
-        assert article.locator("svg circle").count() == 6, "a dot for each seed"
+        assert article.locator("svg circle:visible").count() == 6, "a dot for each seed"
+        article.get_by_text("At size cpu: holds (3 of 5 seeds)").click()
+        assert article.locator("svg circle:visible").count() == 12, "the other size unfolds"
+        assert page.evaluate("document.documentElement.scrollWidth") == viewport["width"]
         context.close()
     assert problems == []
 
@@ -84,7 +88,7 @@ def test_no_text_becomes_markup(runs: Path, tmp_path: Path) -> None:
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
 
 
-def test_documentation_gets_the_largest_size_and_keeps_what_stands_around(runs: Path, tmp_path: Path) -> None:
+def test_documentation_gets_both_sizes_and_keeps_what_stands_around(runs: Path, tmp_path: Path) -> None:
     page = tmp_path / "docs" / "claims.md"
     page.parent.mkdir()
     page.write_text(f"before\n{BEGIN}\nstale\n{END}\nafter\n")
@@ -94,9 +98,17 @@ def test_documentation_gets_the_largest_size_and_keeps_what_stands_around(runs: 
     assert "| [order](#order) |" in text and "quick" not in text.split("### ")[0]
     assert (page.parent / "pictures" / "claims" / "order.svg").read_text().startswith("<svg")
 
+    record_of("order", "gpu", RIGHT, runs)
+    replace_results(read_records(runs), page)
+    both = page.read_text()
+    assert "](#order) |" in both and "](#order-at-gpu-size) |" in both and both.count("\n### order") == 2
+    assert (page.parent / "pictures" / "claims" / "order-gpu.svg").is_file()
+    shutil.rmtree(runs / "order" / "cpu")  # as where a machine has run the GPU size alone
+    replace_results(read_records(runs), page)
+    assert page.read_text() == both, "the other size stays, and a quick run replaces none"
     shutil.rmtree(runs / "order")
     replace_results(read_records(runs), page)
-    assert page.read_text() == text, "a claim that was run elsewhere stays"
+    assert page.read_text() == both, "a claim that was run elsewhere stays"
     page.write_text("no marks")
     with pytest.raises(ConfigError, match="has no lines"):
         replace_results(read_records(runs), page)

@@ -1,6 +1,7 @@
 """The results in docs/claims.md, made from the records of claims that were run.
 
-A folder of runs seldom holds all claims: the page keeps what it says of the others.
+A folder of runs seldom holds all claims: the page keeps what it says of the others. A claim that was run at CPU and at GPU size
+has a row and a section for each; a quick run is shown where there is nothing else.
 """
 
 import re
@@ -9,14 +10,16 @@ from pathlib import Path
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
-from qkv.claims.claim import TOPICS, claim_names, find_claim
+from qkv.claims.claim import SIZES, TOPICS, claim_names, find_claim
 from qkv.claims.record import Record, best_record, cost, figures_table, shown_verdict
 
 BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 PICTURES = Path("pictures/claims")  # beside the page
-ROW = re.compile(r"^\| \[([\w-]+)\]\(#.*$", re.MULTILINE)
-SECTION = re.compile(r"^### ([\w-]+)$.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+ON_GPU = " at GPU size"  # behind the name in the heading of a section
+ROW = re.compile(r"^\| \[([\w-]+)\]\(#.* \| (quick|cpu|gpu) \| [^|]* \| [^|]* \|$", re.MULTILINE)
+SECTION = re.compile(rf"^### ([\w-]+)({ON_GPU})?$.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 Records = dict[str, dict[str, tuple[Record, str]]]
+Shown = tuple[str, str]  # name of a claim and size
 
 
 def verdicts_table(rows: Iterable[str]) -> str:
@@ -29,23 +32,39 @@ def in_order(records: Records) -> list[tuple[Record, str]]:
     return sorted(map(best_record, records.values()), key=lambda one: (TOPICS.index(one[0]["topic"]), one[0]["name"]))
 
 
+def shown_records(records: Records) -> list[tuple[Record, str]]:
+    """Return each claim at CPU and at GPU size with its pictures, by topic and name; a quick run where there is neither."""
+    found = []
+    for record, picture in in_order(records):
+        sizes = records[record["name"]]
+        found += [sizes[size] for size in ("cpu", "gpu") if size in sizes] or [(record, picture)]
+    return found
+
+
 def verdict_row(record: Record) -> str:
-    """Return a claim's row of the table."""
+    """Return the row of a claim at one size."""
+    large = record["size"] == "gpu"
+    anchor = record["name"] + (ON_GPU.replace(" ", "-").lower() if large else "")
+    statement = "The same, larger, on a GPU." if large else record["statement"]
     return (
-        f"| [{record['name']}](#{record['name']}) | {record['statement']} | **{shown_verdict(record)}** | "
+        f"| [{record['name']}](#{anchor}) | {statement} | **{shown_verdict(record)}** | "
         f"{len(record['seeds'])} | {record['size']} | {cost(record)} | {record['facts']['date']} |"
     )
 
 
+def _picture_name(record: Record) -> str:
+    return f"{record['name']}{'-gpu' if record['size'] == 'gpu' else ''}.svg"
+
+
 def _section(record: Record) -> str:
-    """Return the section of one claim: picture, prediction, figures, findings, command."""
+    """Return the section of one claim at one size: picture, prediction, figures, findings, command."""
     facts, settings = record["facts"], ", ".join(f"{name} {value}" for name, value in record["settings"].items())
     return "\n".join(
         [
-            f"### {record['name']}",
+            f"### {record['name']}{ON_GPU if record['size'] == 'gpu' else ''}",
             f"{record['statement']} **{shown_verdict(record)}**: {record['reason']}.",
             "",
-            f"![{record['units'][next(iter(record['units']))]}]({PICTURES / record['name']}.svg)",
+            f"![{record['units'][next(iter(record['units']))]}]({PICTURES / _picture_name(record)})",
             "",
             f"Predicted: {record['prediction']}",
             "",
@@ -66,19 +85,25 @@ def replace_results(records: Records, page: Path) -> Path:
     old, end, after = rest.partition(END)
     if not (begin and end):
         raise ConfigError(f"{page}: has no lines {BEGIN} and {END}; put them where the table belongs")
-    rows = {match[1]: match[0] for match in ROW.finditer(old)}
-    sections = {match[1]: match[0] for match in SECTION.finditer(old)}
+    rows = {(match[1], match[2]): match[0] for match in ROW.finditer(old)}
+    headings = {(match[1], bool(match[2])): match[0] for match in SECTION.finditer(old)}
+    sections = {(name, size): headings[name, size == "gpu"] for name, size in rows}
     topics = {name: find_claim(name).claim.topic for name in claim_names()}
-    for record, picture in in_order(records):
-        name = record["name"]
-        rows[name], sections[name], topics[name] = verdict_row(record), _section(record), record["topic"]
-        with atomic_file(page.parent / PICTURES / f"{name}.svg") as aside:
+    for record, picture in shown_records(records):
+        name, size = record["name"], record["size"]
+        if size == "quick" and any(name == other and kept != "quick" for other, kept in rows):
+            continue
+        rows.pop((name, "quick"), None)
+        rows[name, size], sections[name, size], topics[name] = verdict_row(record), _section(record), record["topic"]
+        with atomic_file(page.parent / PICTURES / _picture_name(record)) as aside:
             aside.write_text(picture, encoding="utf-8")
     order = {topic: number for number, topic in enumerate(TOPICS)}
-    names = sorted(rows, key=lambda name: (order.get(topics.get(name, ""), len(TOPICS)), name))  # a user's own claims last
-    results = "\n".join(
-        [verdicts_table(rows[name] for name in names), "", *(sections[name].rstrip("\n") + "\n" for name in names)]
-    )
+
+    def place(one: Shown) -> tuple[int, str, int]:
+        return order.get(topics.get(one[0], ""), len(TOPICS)), one[0], SIZES.index(one[1])  # a user's own claims last
+
+    shown = sorted(rows, key=place)
+    results = "\n".join([verdicts_table(rows[one] for one in shown), "", *(sections[one].rstrip("\n") + "\n" for one in shown)])
     with atomic_file(page) as aside:
         aside.write_text(f"{before}{BEGIN}\n{results}{END}{after}", encoding="utf-8")
     return page

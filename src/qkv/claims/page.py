@@ -4,7 +4,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from qkv.claims.record import (
 )
 from qkv.claims.verdict import FAILS, HOLDS, PARTLY, UNDECIDED, VERDICTS
 
+Shown = tuple[Record, str]  # with its picture
 TEMPLATE = Path(__file__).parent / "template"
 CLASSES = {HOLDS: "holds", PARTLY: "partly", FAILS: "fails", UNDECIDED: "undecided"}
 INTRODUCTION = (
@@ -38,8 +39,8 @@ INTRODUCTION = (
 )
 
 
-def render_page(records: Sequence[tuple[Record, str]], others: dict[str, list[Record]] | None = None) -> str:
-    """Return the HTML of some claims with their pictures; `others` are records of the same claims at other sizes, by name."""
+def render_page(records: Sequence[Shown], others: Mapping[str, Sequence[Shown]] | None = None) -> str:
+    """Return the HTML of some claims with their pictures; `others` are the same claims at other sizes, by name."""
     gallery = others is not None
     style, script = ((TEMPLATE / name).read_text(encoding="utf-8") for name in ("gallery.css", "gallery.js"))
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -74,7 +75,7 @@ def write_gallery(records: dict[str, dict[str, tuple[Record, str]]], out: Path) 
     """Write index.html with all claims, in the order of topics; each is shown at its largest size."""
     best = in_order(records)
     others = {
-        record["name"]: [other for other, _ in records[record["name"]].values() if other["size"] != record["size"]]
+        record["name"]: [other for other in records[record["name"]].values() if other[0]["size"] != record["size"]]
         for record, _ in best
     }
     path = out / "index.html"
@@ -83,7 +84,7 @@ def write_gallery(records: dict[str, dict[str, tuple[Record, str]]], out: Path) 
     return path
 
 
-def _filters(records: Sequence[tuple[Record, str]]) -> str:
+def _filters(records: Sequence[Shown]) -> str:
     rows = ""
     for key, values in (("topic", TOPICS), ("verdict", VERDICTS)):
         present = [value for value in values if any(record[key] == value for record, _ in records)]
@@ -95,12 +96,16 @@ def _filters(records: Sequence[tuple[Record, str]]) -> str:
     return f'<nav class="filters">{rows}</nav><p class="count" role="status"></p>'
 
 
-def _article(record: Record, picture: str, others: Sequence[Record]) -> str:
-    kind, quick = CLASSES[record["verdict"]], " quick" if record["preliminary"] else ""
-    facts = record["facts"]
-    elsewhere = "".join(f"<span>at size {_e(one['size'])}: {_e(shown_verdict(one))}</span>" for one in others)
-    old = facts["cells from other code"]
-    warning = f"<span>{old} of {facts['cells']} cells come from other code of qkv</span>" if old else ""
+def _article(record: Record, picture: str, others: Sequence[Shown]) -> str:
+    size = f"<span>size {_e(record['size'])}</span>" if others or record["size"] == "gpu" else ""
+    # A quick run is no news beside a full one; another full size is shown with everything.
+    elsewhere = "".join(f"<span>at size quick: {_e(shown_verdict(one))}</span>" for one, _ in others if one["size"] == "quick")
+    folded = "".join(
+        f'<details class="other"><summary>At size {_e(one["size"])}: {_verdict(one)}</summary>{_result(one, drawn)}'
+        f"<footer>{_footer(one)}</footer></details>"
+        for one, drawn in others
+        if one["size"] != "quick"
+    )
     texts = "".join(
         f'<p><b class="label">{label}</b>{_e(record[key])}</p>'
         for label, key in (
@@ -112,13 +117,33 @@ def _article(record: Record, picture: str, others: Sequence[Record]) -> str:
     )
     return (
         f'<article id="{_e(record["name"])}" data-topic="{_e(record["topic"])}" data-verdict="{_e(record["verdict"])}">'
-        f'<header><div class="kind"><span class="verdict {kind}{quick}">{_e(shown_verdict(record))}</span>'
-        f"<span>{_e(record['topic'])}</span></div><h2>{_e(record['statement'])}</h2></header>"
+        f'<header><div class="kind">{_verdict(record)}{size}<span>{_e(record["topic"])}</span></div>'
+        f"<h2>{_e(record['statement'])}</h2></header>"
         f'<div><p class="explanation">{_e(record["explanation"])}</p><p class="formula">{_e(record["formula"])}</p></div>'
-        f'<div class="result"><figure class="picture">{picture}</figure>{_findings(record)}'
-        f'<details><summary>Figures</summary><div class="wide">{_table(record)}</div></details></div><div>{texts}</div>'
-        f"<footer><code>{_e(record['command'])}</code><span>{len(record['seeds'])} seeds, {_e(cost(record))} on "
-        f"{_e(facts['device'])}, {_e(facts['date'])}</span>{elsewhere}{warning}</footer></article>"
+        f'<div class="result">{_result(record, picture)}{folded}</div><div>{texts}</div>'
+        f"<footer>{_footer(record)}{elsewhere}</footer></article>"
+    )
+
+
+def _verdict(record: Record) -> str:
+    quick = " quick" if record["preliminary"] else ""
+    return f'<span class="verdict {CLASSES[record["verdict"]]}{quick}">{_e(shown_verdict(record))}</span>'
+
+
+def _result(record: Record, picture: str) -> str:
+    return (
+        f'<figure class="picture">{picture}</figure>{_findings(record)}'
+        f'<details><summary>Figures</summary><div class="wide">{_table(record)}</div></details>'
+    )
+
+
+def _footer(record: Record) -> str:
+    facts = record["facts"]
+    old = facts["cells from other code"]
+    warning = f"<span>{old} of {facts['cells']} cells come from other code of qkv</span>" if old else ""
+    return (
+        f"<code>{_e(record['command'])}</code><span>{len(record['seeds'])} seeds, {_e(cost(record))} on "
+        f"{_e(facts['device'])}, {_e(facts['date'])}</span>{warning}"
     )
 
 

@@ -101,11 +101,11 @@ def table_command(
     ] = None,
 ) -> None:
     """Print the verdicts as a Markdown table, or put it into a page of documentation."""
-    from qkv.claims.documents import in_order, replace_results, verdict_row, verdicts_table
+    from qkv.claims.documents import replace_results, shown_records, verdict_row, verdicts_table
 
     records = _records(runs)
     if into is None:
-        print(verdicts_table(verdict_row(record) for record, _ in in_order(records)))
+        print(verdicts_table(verdict_row(record) for record, _ in shown_records(records)))
     else:
         print(replace_results(records, into))
 

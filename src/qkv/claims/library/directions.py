@@ -115,7 +115,7 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1300, "shape": {}},
         "quick": {"steps": 600},
         "gpu": {
-            "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000, "steps": 3000,
+            "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000, "steps": 3000,
             "training.batch_tokens": 8192,
             "shape": {"model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.learning_rate": 0.001},
         },

@@ -3,6 +3,10 @@
 Networks learn to reverse letters, so that every output depends on exactly one letter of the input. We compare the letter that the
 attention to the source looks at most with the one whose replacement changes the output most. Jain and Wallace found little
 agreement in LSTMs, whose states know their neighbours: attention may look beside the word it uses. So there is an LSTM too.
+
+Changed after a run whose control failed: the LSTM looked at the right letter in all texts, and in 11 % another one mattered more,
+nearly always the one just written. Only the source had been replaced there, so that what was written before contradicted it, and
+the network could not find its place. Both are replaced now. Sizes of effects stayed.
 """
 
 import torch
@@ -24,7 +28,10 @@ SETTINGS = {"transformer-small": TRANSFORMER, "rnn-small": {**RNN, "model.input_
 
 @torch.no_grad()
 def looked_and_mattered(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-    """Return attention, and the loss of log-probability by replacing a letter, of each target letter for each source letter."""
+    """Return attention, and the loss of log-probability by replacing a letter, of each target letter for each source letter.
+
+    What has been written before follows the replaced text: else the network would look for a letter that is gone.
+    """
     found = load_tokenizers(run.folder)
     assert found is not None
     source, target = (torch.tensor(found.source.encode_batch([pair[side] for pair in pairs])) for side in (0, 1))
@@ -34,8 +41,8 @@ def looked_and_mattered(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Ten
     def rows(ids: Tensor):  # type: ignore[no-untyped-def]
         return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 
-    def log_probability(ids: Tensor) -> Tensor:
-        logits = model.logits(model(rows(ids), rows(read)))  # (B, T, V)
+    def log_probability(ids: Tensor, before: Tensor) -> Tensor:
+        logits = model.logits(model(rows(ids), rows(before)))  # (B, T, V)
         return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
     drops, others = [], source.roll(1, 0)  # the letters of another text
@@ -43,7 +50,8 @@ def looked_and_mattered(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Ten
         replaced = source.clone()
         same = others[:, position] == source[:, position]
         replaced[:, position] = torch.where(same, source[:, position - 1], others[:, position])
-        drops.append(log_probability(source) - log_probability(replaced))
+        before = torch.cat([read[:, :1], replaced.flip(1)[:, :-1]], 1)
+        drops.append(log_probability(source, read) - log_probability(replaced, before))
     return cross_attention(model, rows(source), rows(read)), torch.stack(drops, -1)
 
 

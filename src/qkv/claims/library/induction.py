@@ -95,7 +95,7 @@ CLAIM = Claim(
     topic="looking",
     statement="Heads that copy appear at a point of training, and with them copying from the text.",
     source="Olsson et al. 2022, In-context Learning and Induction Heads, arguments 1 and 3; Elhage et al. 2021",
-    measured="Forty times during training, on texts with their own order of 12 words (at GPU size 24): the share of words that "
+    measured="Forty times during training, on texts with their own order of 12 words (at GPU size 16): the share of words that "
     "can be known and are predicted, and the share of attention that the strongest head puts on the word after the same word's "
     "earlier place.",
     prediction="With two layers at least 80 % are copied at the end, and a head puts at least 40 % of its attention there. "
@@ -112,8 +112,7 @@ CLAIM = Claim(
         "cpu": {"texts": 6000, "steps": 4400, "words": 12, "length": 46, "narrow": 16, "model.width": 64,
                 "training.batch_tokens": 1024, "training.learning_rate": 0.008},
         "quick": {"steps": 1800},
-        "gpu": {"texts": 20000, "steps": 8000, "words": 24, "length": 126, "narrow": 32, "model.width": 256, "model.heads": 8,
-                "training.batch_tokens": 8192, "training.learning_rate": 0.002},
+        "gpu": {"texts": 40000, "steps": 8000, "words": 16, "length": 62, "training.batch_tokens": 8192},
     },
     measure=measure,
     units={

@@ -58,7 +58,7 @@ CLAIM = Claim(
         },
         "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "pieces": 150,
+            **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "pieces": 150,
             "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
         },
     },

@@ -78,8 +78,8 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1000, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
         "quick": {"sentences": 10000, "steps": 400, "examples": 500},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "sentences": 100000,
-            "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
+            **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000,
+            "steps": 3000, "examples": 200, "tuning": 200, "tuning_rate": 0.001,
         },
     },
     measure=measure,

@@ -3,6 +3,9 @@
 The claim pre-norm asks which of the two trains at all; this one asks which ends better, once a warm-up lets both train. A small
 Transformer translates the artificial language. The rival explanation is the learning rate, since the two may like different ones:
 each has two, and is judged by the better.
+
+Changed before the first run: with 8,000 pairs and 700 updates, in a pilot with one seed, post-norm came to the 0.06 nats that
+ambiguous words leave, where nothing can differ. There are fewer pairs and updates now, and a control asks for room.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
@@ -10,7 +13,7 @@ from qkv.claims.experiment import Result
 from qkv.claims.language import translation_examples
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
-from qkv.claims.verdict import Lower
+from qkv.claims.verdict import Higher, Lower
 
 RATES = (0.001, 0.003)
 SETTINGS = {**TRANSFORMER, "model.encoder_layers": 3, "model.decoder_layers": 3, "training.warmup": 0.2}
@@ -18,7 +21,7 @@ SETTINGS = {**TRANSFORMER, "model.encoder_layers": 3, "model.decoder_layers": 3,
 
 def measure(cell: Cell) -> Measured:
     """Train at both rates; return the losses on held-out sentences, and the lower one."""
-    pairs = translation_examples(cell.seed, cell["pairs"], topics=4, nouns=20, verbs=8, adjectives=6)
+    pairs = translation_examples(cell.seed, cell["pairs"], **cell["language"])
     losses = [
         train_pairs(
             cell, "transformer-small", {**SETTINGS, "training.learning_rate": rate}, pairs.train, pairs.dev, steps=cell["steps"],
@@ -48,7 +51,10 @@ CLAIM = Claim(
     changes="The papers train for days, and find differences of a point of BLEU or none. Few updates favour the one that learns "
     "faster. Deeper networks make post-norm harder to train.",
     variants={f"{norm}-norm": {"model.norm": norm} for norm in ("pre", "post")},
-    sizes={"cpu": {"pairs": 8000, "steps": 700}, "quick": {"pairs": 3000, "steps": 200}},
+    sizes={
+        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6}, "pairs": 2500, "steps": 600},
+        "quick": {"steps": 200},
+    },
     measure=measure,
     units={
         "loss": "loss on held-out sentences, nats a token",
@@ -56,6 +62,9 @@ CLAIM = Claim(
         "high": f"loss at a rate of {RATES[1]}",
     },
     parts=(Lower("post-norm ends better", "loss", "post-norm", "pre-norm", by=0.02),),
-    controls=tuple(Lower(f"{norm}-norm learns", "loss", f"{norm}-norm", than=2.0, by=1.0) for norm in ("pre", "post")),
+    controls=(
+        *(Lower(f"{norm}-norm learns", "loss", f"{norm}-norm", than=2.0, by=1.0) for norm in ("pre", "post")),
+        Higher("there is room to differ", "loss", "pre-norm", than=0.1, by=0.05),
+    ),
     picture=picture,
 )

@@ -54,7 +54,7 @@ CLAIM = Claim(
     statement="Residual connections make depth trainable.",
     source="He et al. 2016, Deep Residual Learning; Vaswani et al. 2017, section 3.1",
     measured="The loss on held-out texts of a pre-norm Transformer that learns to reverse 3 to 8 letters out of 12, with 1 + 1 "
-    "or 6 + 6 layers, with residuals or without (at GPU size 3 to 20 letters, and width 256 instead of 48).",
+    "or 6 + 6 layers, with residuals or without (at GPU size 3 to 20 letters, and width 128 instead of 48).",
     prediction="Without residuals, 6 + 6 layers end at least 0.5 nats worse than with them, also at a third of the learning "
     "rate; and they lose at least 0.5 nats more by it than 1 + 1 layers do.",
     explanation="In the game of whispers every player passes on what he understood, and after twelve players little is left. "
@@ -74,7 +74,7 @@ CLAIM = Claim(
         "cpu": {"longest": 8, "pairs": 20000, "steps": 400, "training.learning_rate": RATE},
         "quick": {"pairs": 5000, "steps": 80},
         "gpu": {
-            "longest": 20, "pairs": 100000, "steps": 1500, "model.width": 256, "model.feedforward": 1024, "model.heads": 8,
+            "longest": 20, "pairs": 100000, "steps": 1500, "model.width": 128, "model.feedforward": 512, "model.heads": 8,
             "training.batch_tokens": 4096,
         },
     },

@@ -20,7 +20,7 @@ from qkv.claims.training import SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Always, Higher, Lower, Same
 from qkv.models.albert import Albert, AlbertConfig
 
-LENGTH, VOCABULARY, REPEATS = 64, 1000, 5
+LENGTH, VOCABULARY, REPEATS = 64, 1000, 15
 
 
 def train_on(model: Albert, rows: Rows) -> None:
@@ -84,7 +84,7 @@ CLAIM = Claim(
     sizes={
         "cpu": {
             "width": 64, "layers": 4, "sharing": "none", "narrower": 1, "fewer": 1, "rows": 8, "nouns": 30, "sentences": 20000,
-            "steps": 600, "training.learning_rate": 0.002,
+            "steps": 1500, "training.learning_rate": 0.002,
         },
         "quick": {"sentences": 6000, "steps": 100},
         "gpu": {

@@ -63,7 +63,7 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "documents": 10000, "steps": 1200, "examples": 500, "tuning": 100, "tuning_rate": 0.002},
         "quick": {"documents": 5000, "steps": 300},
         "gpu": {
-            "language": {"topics": 4, "nouns": 30, "verbs": 10, "adjectives": 6}, "documents": 50000, "steps": 3000,
+            "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "documents": 50000, "steps": 3000,
             "model.width": 128, "model.feedforward": 256, "model.encoder_layers": 3, "model.decoder_layers": 2,
             "model.head_width": 32, "training.batch_tokens": 8192, "training.learning_rate": 0.002,
             "examples": 500, "tuning": 200, "tuning_rate": 0.001,
