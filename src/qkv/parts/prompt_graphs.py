@@ -1,7 +1,7 @@
 """Reading of short prompts as CUDA graphs: one for each size that prompts are padded to.
 
-A pass over a few short prompts is hundreds of small kernels, and launching them takes several times as long as running them, above
-all where other threads run Python.
+A pass over a few short prompts is hundreds of small kernels, and launching them takes several times as long as running them,
+above all where other threads run Python.
 R prompts, T tokens of each, D width, V vocabulary.
 """
 
