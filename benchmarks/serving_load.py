@@ -216,7 +216,11 @@ def measure(runs: list[str], checkout: Path, loads: Loads, given: argparse.Names
     seconds = given.seconds
     result: dict[str, Any] = {}
     acts: dict[str, Callable[[int], Awaitable[dict[str, Any]]]] = {
-        **{path: lambda port, path=path: alone_and_beside(port, path, loads, seconds) for path in loads.short},
+        **{
+            path: lambda port, path=path: alone_and_beside(port, path, loads, seconds)
+            for path in loads.short
+            if given.encoder or path != "/v1/embeddings"
+        },
         "completions, 1:20": lambda port: many(
             port, "/v1/completions", loads.spread_completion, seconds, CLIENTS, loads.streamed_completion
         ),
@@ -253,7 +257,7 @@ def offline(loads: Loads, given: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for role in ("translator", "gpt", "encoder"):
-        parser.add_argument(f"--{role}", type=Path, required=True)
+        parser.add_argument(f"--{role}", type=Path, required=role != "encoder", help="a run; without an encoder no embeddings")
     parser.add_argument("--sentences", type=Path, required=True, help="a sentence a line, or pairs")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--out", type=Path, required=True)
@@ -263,7 +267,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     sentences = [line.split("\t")[0].strip() for line in read_lines(given.sentences) if line][:1000]
-    runs = [f"{role}={getattr(given, role).resolve()}" for role in ("translator", "gpt", "encoder")]
+    runs = [f"{role}={getattr(given, role).resolve()}" for role in ("translator", "gpt", "encoder") if getattr(given, role)]
     checkouts = {"now": Path(__file__).parents[1], **({"before": given.before} if given.before else {})}
     result = {name: measure(runs, checkout, Loads(sentences), given) for name, checkout in checkouts.items()}
     result["offline"] = offline(Loads(sentences), given)

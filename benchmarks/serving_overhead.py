@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,11 @@ print(json.dumps([made, time.perf_counter() - started, time.thread_time() - cpu]
 """
 
 
-def write_gpt(folder: Path, layers: int = 1) -> Path:
-    """Write the run of a small GPT that has learned nothing, and hardly ever ends a text by itself."""
+def write_gpt(folder: Path, lines: Sequence[str] = (), vocab: int = 340, **shape: int) -> Path:
+    """Write the run of a GPT that has learned nothing, and hardly ever ends a text by itself.
+
+    It has one layer of width 32, unless its `shape` is given. Its tokenizer is trained on `lines`, or on a few words.
+    """
     import torch
     from torch import nn
 
@@ -58,10 +62,10 @@ def write_gpt(folder: Path, layers: int = 1) -> Path:
     from qkv.training.checkpoints import named_weights, save_weights
 
     rng = random.Random(1)
-    lines = [" ".join(rng.choices(WORDS, k=12)) for _ in range(200)]
-    tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=340), lines)
+    lines = lines or [" ".join(rng.choices(WORDS, k=12)) for _ in range(200)]
+    tokenizer = train_tokenizer(TokenizerConfig(kind="byte-bpe", vocab=vocab), lines)
     torch.manual_seed(3)
-    c = GptConfig(width=32, feedforward=64, heads=2, layers=layers, max_positions=256)
+    c = GptConfig(**{"width": 32, "feedforward": 64, "heads": 2, "layers": 1, "max_positions": 256, **shape})
     model = ModelWithHeads(Gpt(c, len(tokenizer)), ())
     with torch.no_grad():
         embedding: nn.Embedding = model.encoder.embedding.token_embedding

@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=6)
-    parser.add_argument("--workers", type=int, action="append", help="numbers of processes to try, by default 1 and 4")
+    parser.add_argument("--workers", type=int, action="append", help="numbers of processes to try, by default 1 and 4; 0: none")
     parser.add_argument("--phase", action="append", default=[], help="only phases with this in their name")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -194,11 +194,11 @@ def main() -> None:
         print(f"{name}: {what}: {json.dumps(value)}", flush=True)
         given.out.joinpath("serving-profile.json").write_text(json.dumps(result, indent=1) + "\n")
 
-    for name, value in offline(Loads(sentences), given).items():
+    for name, value in offline(Loads(sentences), given).items() if given.workers != [0] else ():
         tell(name, "offline", value)
     phases = [name for name in PATHS if not given.phase or any(phase in name for phase in given.phase)]
     for name in phases:
-        for workers in given.workers or (1, 4):
+        for workers in filter(None, given.workers or (1, 4)):
             with service(
                 [Path(run) for run in runs], Path(__file__).resolve().parents[1], "logs=none", device=given.device,
                 options=["--workers", str(workers)],

@@ -13,7 +13,7 @@ class Recorded:
 
     made = 0
 
-    def __init__(self, function: Callable[..., Any], *inputs: Tensor):
+    def __init__(self, function: Callable[..., Any], *inputs: Tensor, **_: Any):
         self.function, self.inputs, self.result = function, inputs, None
         Recorded.made += 1
 

@@ -192,11 +192,14 @@ KERNELS: list[Kernel] = [
         for words in (8000, 50257)
     ),
     (draw._draw, {"LOGITS": BF16, "KEYS": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
-    (
-        decode_step._attend,
-        {"QKV": BF16, "LOG": BF16, "INDEX": I64, "NEWEST": I64, "OUT": BF16, "qkv_step": "i32", "index_step": "i32"}
-        | {"scale": "fp32"},
-        {"H": 8, "K": 64, "BK": 64, "BL": decode_step.POSITIONS},
+    *(
+        (
+            decode_step._attend,
+            {"QKV": BF16, "LOG": BF16, "INDEX": I64, "NEWEST": I64, "BEGIN": I64, "OUT": BF16, "qkv_step": "i32"}
+            | {"index_step": "i32", "scale": "fp32"},
+            {"H": 8, "K": 64, "BK": 64, "BL": decode_step.POSITIONS, "SHIFTED": shifted},
+        )
+        for shifted in (False, True)
     ),
 ]
 

@@ -533,6 +533,25 @@ def test_attention_to_the_past_by_an_index(heads: int, width: int, newest: int) 
     assert torch.equal(log, whole)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("begin", [[0, 3, 39, 40, 7], [38, 39, 39, 0, 33]])
+def test_attention_to_the_past_of_texts_that_begin_at_different_positions(begin: list[int]) -> None:
+    """One that begins after the newest position, as a text that is done, attends to that position alone."""
+    heads, width, room, newest = 2, 32, 40, 39
+    qkv, log = values(5, 3 * width, seed=1).to(MATRIX), values(5 * room, 2 * width, seed=2).to(MATRIX)
+    index = torch.randperm(5 * room, generator=torch.Generator().manual_seed(3)).view(5, room).to(DEVICE)
+    whole = log.clone()
+    whole[index[:, newest]] = qkv[:, width:]
+    k, v = whole[index].unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+    mask = torch.arange(room, device=DEVICE) >= torch.tensor(begin, device=DEVICE).clamp(max=newest)[:, None]
+    q = qkv[:, :width].unflatten(-1, (heads, 1, -1))
+    wanted = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None]).reshape(5, width)
+    first = torch.tensor(begin, device=DEVICE)
+    found = decode_step.attend_cached(qkv, log, index, torch.tensor([newest], device=DEVICE), heads, first)
+    torch.testing.assert_close(found, wanted, **CLOSE_MATRIX)
+    assert torch.equal(log, whole)
+
+
 def test_all_kernels_compile(cache: pytest.Cache) -> None:
     """Compile what changed: pytest's cache folder keeps kernels under a digest of source, constants, target and versions."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -540,4 +559,4 @@ def test_all_kernels_compile(cache: pytest.Cache) -> None:
     script = Path(__file__).with_name("compile_kernels.py")
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 104
+    assert len(done.stdout.splitlines()) == 106

@@ -9,23 +9,25 @@ B batch, T length, D width, R prompts, V vocabulary.
 """
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
+from qkv.base import graphs
 from qkv.base.rows import Rows, next_tokens
 from qkv.models.family import Family
 from qkv.parts.attention_kinds import make_attention, only_full
 from qkv.parts.cache import KVCache, LayerCache
 from qkv.parts.context import AttentionContext
-from qkv.parts.decoding_weights import IncrementalDecoder
-from qkv.parts.dot_product import additive
+from qkv.parts.decoding_weights import IncrementalDecoder, MadeWeights
+from qkv.parts.dot_product import additive, is_recording
 from qkv.parts.encoder import EncoderLayer, StackConfig, TokenPositionEmbedding, TransformerStack
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.masks import DenseMask, packed_mask
+from qkv.parts.prompt_graphs import PromptRecorder
 from qkv.parts.residual import FinalNorm
 from qkv.parts.stepping import UnreadPromptState, left_padded, left_padded_step, token_logits
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights
@@ -100,6 +102,12 @@ class CausalLM(IncrementalDecoder):
         embedding = gpt.embedding.token_embedding
         self.output = nn.Linear(embedding.embedding_dim, embedding.num_embeddings, bias=False, device="meta")
         self.output.weight = embedding.weight
+        self.prompt_recorder: PromptRecorder | None = None  # of decoding weights, which stay where they are
+
+    def prepare_decoding(self, dtype: torch.dtype, made: MadeWeights | None = None) -> Self:
+        copied = super().prepare_decoding(dtype, made)
+        copied.prompt_recorder = PromptRecorder(self.longest)
+        return copied
 
     @property
     def longest(self) -> int | None:
@@ -136,6 +144,36 @@ class CausalLM(IncrementalDecoder):
 
     def _read(self, ids: Tensor, state: UnreadPromptState) -> Tensor:
         """Read the next tokens of prompts (R, T); return the logits (R, V) that follow them."""
+        whole = not state.cache.length and state.on_read is None
+        if whole and self.prompt_recorder is not None and graphs.usable(ids) and not is_recording():
+            found = self.prompt_recorder.read(self._read_whole, ids, state.shift)
+            if found is not None:
+                logits, kv = found
+                state.cache.prefill(*ids.shape)
+                for cache, log in zip(state.layer_caches, kv, strict=True):
+                    cache.log = log
+                return logits
+        return self._read_now(ids, state)
+
+    def _read_whole(self, ids: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """Read whole prompts (R, T), padded at the beginning; return the logits (R, V) and each layer's log."""
+        cache = KVCache(ids.size(1))
+        state = UnreadPromptState(
+            run=self._decode_step,
+            cache=cache,
+            layer_caches=[LayerCache(cache) for _ in self.gpt.layers],
+            rows=len(ids),
+            positions=self.output.weight,
+            shift=shift,
+            read=self._read_now,
+            piece=None,
+            unread=None,
+        )
+        logits = self._read_now(ids, state)
+        return logits, torch.stack([layer.log for layer in state.layer_caches if layer.log is not None])
+
+    def _read_now(self, ids: Tensor, state: UnreadPromptState) -> Tensor:
+        """Read the next tokens of prompts without a graph."""
         c, cached = self.gpt.config, state.cache.length
         numbers = torch.arange(cached + ids.size(1), device=ids.device).expand(len(ids), -1)
         numbers = numbers if state.shift is None else numbers - state.shift[:, None]

@@ -94,9 +94,10 @@ class DecodeStepContext(AttentionContext):
         qkv = self.rotate(qkv, layer.heads).flatten(0, 1)  # (R, 3 D)
         fused, heads = self.fused and not is_recording(), layer.heads
         q, kv = qkv.split((width, 2 * width), -1)
-        if fused and self.shift is None and isinstance(shared, StaticKVCache) and kernels.usable(qkv):
+        if fused and isinstance(shared, StaticKVCache) and kernels.usable(qkv):
             assert cache.log is not None
-            found = kernels.decode_step.attend_cached(qkv, cache.log, shared.row_index(qkv.device), shared.position, heads)
+            index = shared.row_index(qkv.device)
+            found = kernels.decode_step.attend_cached(qkv, cache.log, index, shared.position, heads, self.shift)
         elif fused and len(q) * shared.length >= kernels.MANY_POSITIONS and kernels.usable_on_cpu(qkv):
             index = shared.keep_index(qkv.device)
             first = torch.zeros(len(q), dtype=torch.long) if self.shift is None else self.shift

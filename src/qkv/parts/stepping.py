@@ -68,7 +68,7 @@ class AttentionState:
                 self._make_static(cache.span)
         elif cache.length and cache.hypotheses == len(tokens) and worthwhile:
             # Our own kernel reads only positions that are filled; torch's reads all, so it gets as few as possible.
-            fused = self.fused and self.shift is None and kernels.usable(self.positions)
+            fused = self.fused and kernels.usable(self.positions)
             self._make_static(cache.max_length if fused else max(SPAN, 2 ** cache.length.bit_length()))
         if not isinstance(self.cache, StaticKVCache):
             return None

@@ -10,23 +10,25 @@ from torch import Tensor
 POSITIONS = 32  # cached positions that a program reads at once
 
 
-def attend_cached(qkv: Tensor, log: Tensor, index: Tensor, newest: Tensor, heads: int) -> Tensor:
+def attend_cached(qkv: Tensor, log: Tensor, index: Tensor, newest: Tensor, heads: int, begin: Tensor | None = None) -> Tensor:
     """Store keys and values of the newest position in the log, then attend to all positions up to it.
 
-    qkv (R, 3 D): side by side; log (rows, 2 D); index (R, L): the rows of each hypothesis; newest (1,): the position -> (R, D).
+    qkv (R, 3 D): side by side; log (rows, 2 D); index (R, L): the rows of each hypothesis; newest (1,): the position; begin (R,):
+    the first position of each hypothesis, None if all begin at 0 -> (R, D).
     """
     rows, width = qkv.size(0), log.size(1) // 2
     out = qkv.new_empty(rows, width)
     head = width // heads
-    shape = {"H": heads, "K": head, "BK": triton.next_power_of_2(head), "BL": POSITIONS}
-    _attend[(rows * heads,)](qkv, log, index, newest, out, qkv.stride(0), index.stride(0), head**-0.5, **shape, num_warps=2)
+    shape = {"H": heads, "K": head, "BK": triton.next_power_of_2(head), "BL": POSITIONS, "SHIFTED": begin is not None}
+    inputs = (qkv, log, index, newest, newest if begin is None else begin, out)
+    _attend[(rows * heads,)](*inputs, qkv.stride(0), index.stride(0), head**-0.5, **shape, num_warps=2)
     return out
 
 
 @triton.jit
 def _attend(  # type: ignore[no-untyped-def]
-    QKV, LOG, INDEX, NEWEST, OUT, qkv_step, index_step, scale,
-    H: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, BL: tl.constexpr,
+    QKV, LOG, INDEX, NEWEST, BEGIN, OUT, qkv_step, index_step, scale,
+    H: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, BL: tl.constexpr, SHIFTED: tl.constexpr,
 ):  # fmt: skip
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     d = tl.arange(0, BK)
@@ -42,7 +44,10 @@ def _attend(  # type: ignore[no-untyped-def]
     highest = tl.sum(q * k.to(tl.float32), 0)  # the sums start with the newest position; the others are added block by block
     found = v.to(tl.float32)
     total = highest * 0.0 + 1.0
-    for first in range(0, newest, BL):
+    begin = newest * 0
+    if SHIFTED:
+        begin = tl.load(BEGIN + row)
+    for first in range(begin, newest, BL):
         position = first + tl.arange(0, BL)
         there = position < newest
         rows = tl.load(INDEX + row * index_step + position, mask=there, other=0)
