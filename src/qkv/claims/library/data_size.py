@@ -54,8 +54,8 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1000, "tuning": 400, "tuning_rate": 0.002},
         "quick": {"sentences": 10000, "steps": 400, "tuning": 150},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000,
-            "steps": 3000, "tuning_rate": 0.001,
+            **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
+            "steps": 3000, "tuning": 1000, "tuning_rate": 0.001,
         },
     },
     measure=measure,

@@ -112,7 +112,7 @@ CLAIM = Claim(
         "cpu": {"texts": 6000, "steps": 4400, "words": 12, "length": 46, "narrow": 16, "model.width": 64,
                 "training.batch_tokens": 1024, "training.learning_rate": 0.008},
         "quick": {"steps": 1800},
-        "gpu": {"texts": 40000, "steps": 8000, "words": 16, "length": 62, "training.batch_tokens": 8192},
+        "gpu": {"texts": 40000, "steps": 5000, "words": 16, "length": 62, "training.batch_tokens": 8192},
     },
     measure=measure,
     units={
