@@ -12,14 +12,12 @@ B batch, T length, P width of one direction, D = 2 P.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
-from qkv.base import graphs
 from qkv.base.characters import BOUNDARIES
 from qkv.base.errors import DataError
 from qkv.base.rows import Rows, host_copy, next_tokens, previous_tokens
@@ -28,7 +26,7 @@ from qkv.parts.characters import CharacterEmbedding
 from qkv.parts.dropout import dropout
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.model_config import ModelConfig
-from qkv.parts.recurrent import Recurrence, padded_texts, run_two
+from qkv.parts.recurrent import Recurrence, padded_texts
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights, without_control
 
 # Standard deviation of a projection's initial weights, times the square root of its inputs. Gates start half open: with torch's
@@ -98,10 +96,9 @@ class Elmo(nn.Module):
             vocab, c.max_characters, c.character_width, c.filters, c.highway_layers, half, c.activation
         )
         self.forward_layers, self.backward_layers = (
-            nn.ModuleList(Recurrence("lstm", half, c.lstm_width, projection=half) for _ in range(c.layers)) for _ in range(2)
+            nn.ModuleList(Recurrence("lstm", half, c.lstm_width, projection=half, recorded=True) for _ in range(c.layers))
+            for _ in range(2)
         )
-        # Whole updates cannot be recorded as CUDA graphs (`both_directions` looks at the rows), but layers can.
-        self.recorders = [graphs.LayerRecorder("a recurrent layer") for _ in range(c.layers)]
         layers: Any = (*self.forward_layers, *self.backward_layers)
         for weight in (self.embedding.projection.weight, *(layer.cells.weight_hr_l0 for layer in layers)):
             nn.init.normal_(weight, std=PROJECTION_GAIN * weight.size(1) ** -0.5)
@@ -125,19 +122,14 @@ class Elmo(nn.Module):
         x: Tensor = self.embedding(rows.ids)
         yield x, x
         forward, backward = x, texts.reversed(x)
-        for number in range(self.config.layers):
-            x = torch.stack([self.apply_dropout(forward), self.apply_dropout(backward)])
-            states = self._run_layer(number, x)
-            forward, backward = states + x if number else states
+        for number, (forward_layer, backward_layer) in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
+            forward = self._run_layer(forward_layer, forward, number > 0)
+            backward = self._run_layer(backward_layer, backward, number > 0)
             yield forward, texts.reversed(backward)
 
-    def _run_layer(self, number: int, x: Tensor) -> Tensor:
-        """Run one layer of both directions. (2, B, T, P) -> (2, B, T, P)."""
-        layers: Any = self.forward_layers[number], self.backward_layers[number]
-        if not self.training:
-            return run_two(layers, x)
-        learned = [weight for layer in layers for weight in layer.parameters() if weight.requires_grad]
-        return self.recorders[number](partial(run_two, layers), x, learned)
+    def _run_layer(self, layer: nn.Module, x: Tensor, residual: bool) -> Tensor:
+        x = self.apply_dropout(x)
+        return layer(x) + x if residual else layer(x)
 
     def apply_dropout(self, x: Tensor) -> Tensor:
         """Apply dropout, unless the layers are frozen."""

@@ -9,7 +9,6 @@ B batch, T positions, S source length, C width of inputs, D width, N sources, W 
 """
 
 import contextlib
-import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -62,9 +61,11 @@ def padded_texts(keep: Tensor) -> PaddedTexts:
 class Recurrence(nn.Module):
     """One left-to-right LSTM or GRU layer; an LSTM's h may be projected (Sak et al. 2014), but `step` supports no projection."""
 
-    def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0):
+    def __init__(self, cell: Cell, inputs: int, width: int, projection: int = 0, recorded: bool = False):
+        """`recorded`: run the layer as a CUDA graph in training, for models whose whole update cannot be recorded."""
         super().__init__()
         self.width = width
+        self.recorder = graphs.LayerRecorder("a recurrent layer") if recorded else None
         projected: dict[str, Any] = {"proj_size": projection} if projection else {}
         self.cells: Any = (nn.LSTM if cell == "lstm" else nn.GRU)(inputs, width, batch_first=True, **projected)
         if cell == "lstm":
@@ -87,6 +88,9 @@ class Recurrence(nn.Module):
         with warnings.catch_warnings() if self.cells.proj_size else contextlib.nullcontext():
             if self.cells.proj_size:  # on a CPU torch warns that oneDNN has no projections; users cannot change that
                 warnings.filterwarnings("ignore", "LSTM with projections")
+            if self.recorder is not None and self.training and initial is None and x.size(1) <= MAX_LENGTH:
+                learned = [weight for weight in self.parameters() if weight.requires_grad]
+                return self.recorder(lambda x: self.cells(x)[0], x, learned)
             outputs = []
             for piece in x.split(MAX_LENGTH, 1):
                 h, state = self.cells(piece, state)
@@ -139,25 +143,6 @@ class Recurrence(nn.Module):
         log_f = F.logsigmoid(f).masked_fill(padding, 0)
         log_f_after = log_f.flip(1).cumsum(1).flip(1) - log_f
         return (log_f_after.exp() * i.sigmoid() * g.tanh()).masked_fill(padding, 0).sum(1).to(h.dtype)
-
-
-def run_two(layers: tuple[Recurrence, Recurrence], x: Tensor) -> Tensor:
-    """Run two layers, each over texts of its own; on a GPU at once. x (2, B, T, C) -> (2, B, T, D)."""
-    first, second = layers
-    if not x.is_cuda:
-        return torch.stack([first(x[0]), second(x[1])])
-    current, beside = torch.cuda.current_stream(x.device), _second_stream(x.device)
-    beside.wait_stream(current)
-    with torch.cuda.stream(beside):
-        other = second(x[1].clone())  # in memory of this stream, whose backward pass reads it
-    one = first(x[0])
-    current.wait_stream(beside)
-    return torch.stack([one, other])
-
-
-@functools.cache
-def _second_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
 
 
 class RecurrentEncoderLayer(nn.Module):
