@@ -58,8 +58,9 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 900, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
         "quick": {"sentences": 10000, "steps": 400, "examples": 500},
         "gpu": {
-            **GPU_ENCODER, "model.embedding_width": 128, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10},
-            "sentences": 100000, "steps": 3000, "examples": 200, "tuning": 200, "tuning_rate": 0.001,
+            **GPU_ENCODER, "model.embedding_width": 128,
+            "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
+            "steps": 3000, "examples": 200, "tuning": 200, "tuning_rate": 0.001,
         },
     },
     measure=measure,
