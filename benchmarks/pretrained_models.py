@@ -42,9 +42,10 @@ from qkv.training.log import read_metrics
 SMALL = {"width": 256, "feedforward": 1024, "heads": 4, "layers": 12, "dropout": 0.0}
 DROPOUT = 0.1  # in fine-tuning
 BERT, ALBERT, ERNIE = ({"kind": kind, **SMALL} for kind in ("bert", "albert", "ernie"))
-ELECTRA = {
-    "kind": "electra", **SMALL, "embedding_width": 256, "generator_size": 1.0, "generator_layers": 3,
-    "query_key_deviation": 0.0625,
+ELECTRA = {"kind": "electra", **SMALL, "embedding_width": 256, "generator_size": 1.0, "tied_generator": True}
+TWO_STAGES = {
+    "kind": "replaced", "mask": 0.8, "random": 0.1, "keep": 0.1, "generator_alone": 0.5, "discriminator_weight": 10,
+    "discriminator_warmup": 0.05,
 }  # fmt: skip
 ELMO = {"kind": "elmo", "size": "small", "dropout": 0.0}  # with about as many parameters
 # The encoder has the shape of the others; its gated feed-forward is narrower, for the same number of parameters.
@@ -69,9 +70,7 @@ VARIANTS: dict[str, Variant] = {
     "BERT, masked words only": Variant(BERT, {"kind": "masked"}),
     "ALBERT (layers shared), masked words only": Variant(ALBERT, {"kind": "masked"}),
     "ALBERT (layers shared) + sentence order": Variant(ALBERT, {"kind": "masked", "sentence_task": "order"}),
-    "ELECTRA": Variant(  # as in the recipe electra-small; with a higher rate it collapses
-        ELECTRA, {"kind": "replaced", "discriminator_weight": 5}, {"learning_rate": 5e-4, "warmup": 0.2}
-    ),
+    "ELECTRA": Variant(ELECTRA, TWO_STAGES, {"learning_rate": 5e-4}),  # as in the recipe electra-small
     "ERNIE, masked n-grams of words": Variant(ERNIE, {"kind": "masked", "units": "ngram"}),
     "GPT, last token": Variant({"kind": "gpt", **SMALL, "max_positions": 512}, {"kind": "causal"}),
     "UniLM, four ways": Variant({"kind": "unilm", **SMALL}, {"kind": "unilm"}),

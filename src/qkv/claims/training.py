@@ -49,6 +49,11 @@ ENCODER = {
 GPT = {**ENCODER, "tokenizer": {"kind": "words"}}
 # For documents of one sentence: attention finds its way among ten words much sooner than among sixty.
 SENTENCE_ENCODER = {**ENCODER, "data.length": 32, "training.batch_tokens": 1024, "training.learning_rate": 0.003}
+# For electra-small: two networks that are trained together from the start, as in ELECTRA's paper.
+TWO_NETWORKS = {
+    "model.tied_generator": False, "objective.generator_alone": 0, "objective.discriminator_warmup": 0,
+    "objective.discriminator_weight": 5, "objective.mask": 1, "objective.random": 0, "objective.keep": 0, "training.warmup": 0.2,
+}  # fmt: skip
 # What a GPU trains in a minute, as settings of a size.
 GPU_ENCODER = {
     "model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.batch_tokens": 8192,

@@ -10,10 +10,10 @@ from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.probes import verbs_told
-from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_text
+from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, TWO_NETWORKS, train_text
 from qkv.claims.verdict import Higher
 
-ELECTRA = {**SENTENCE_ENCODER, "model.embedding_width": 64, "model.query_key_deviation": 0.02}
+ELECTRA = {**SENTENCE_ENCODER, **TWO_NETWORKS, "model.embedding_width": 64, "model.generator_layers": 3}
 
 
 def measure(cell: Cell) -> Measured:

@@ -16,14 +16,14 @@ from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.probes import verbs_told
-from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_text
+from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, TWO_NETWORKS, train_text
 from qkv.claims.verdict import Higher, Lower
 from qkv.data.inputs import Passages
 from qkv.jobs.job import Job
 from qkv.objectives.replaced import replace_tokens, run_generator
 
-# The generator is less deep, not narrower: in a short training a narrow one learns little more than frequencies (electra-small).
-ELECTRA = {**SENTENCE_ENCODER, "model.generator_size": 1.0, "model.generator_layers": 1, "model.query_key_deviation": 0.02}
+# The generator is less deep, not narrower: in a short training a narrow one learns little more than frequencies.
+ELECTRA = {**SENTENCE_ENCODER, **TWO_NETWORKS, "model.generator_size": 1.0, "model.generator_layers": 1}
 PRETRAINED = ("ELECTRA", "ELECTRA, 15 % of the tokens", "BERT")
 
 
