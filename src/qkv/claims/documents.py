@@ -58,7 +58,8 @@ def _picture_name(record: Record) -> str:
 
 def _section(record: Record) -> str:
     """Return the section of one claim at one size: picture, prediction, figures, findings, command."""
-    facts, settings = record["facts"], ", ".join(f"{name} {value}" for name, value in record["settings"].items())
+    facts = record["facts"]
+    settings = "".join(f"{name} {value}, " for name, value in record["settings"].items())
     return "\n".join(
         [
             f"### {record['name']}{ON_GPU if record['size'] == 'gpu' else ''}",
@@ -69,7 +70,7 @@ def _section(record: Record) -> str:
             f"Predicted: {record['prediction']}",
             "",
             figures_table(record),
-            f"`{record['command']}`; {settings}; {facts['device']}, {facts['date']}. {record['changes']}",
+            f"`{record['command']}`; {settings}{facts['device']}, {facts['date']}. {record['changes']}",
             "",
         ]
     )
