@@ -60,7 +60,7 @@ CLAIM = Claim(
         "gpu": {
             **GPU_ENCODER, "model.embedding_width": 128,
             "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
-            "steps": 3000, "examples": 200, "tuning": 200, "tuning_rate": 0.001,
+            "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },
     measure=measure,

@@ -59,7 +59,7 @@ CLAIM = Claim(
         "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "pieces": 100,
-            "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tuning_rate": 0.001,
+            "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },
     measure=measure,

@@ -79,7 +79,7 @@ CLAIM = Claim(
         "quick": {"sentences": 10000, "steps": 400, "examples": 500},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000,
-            "steps": 3000, "examples": 200, "tuning": 200, "tuning_rate": 0.001,
+            "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },
     measure=measure,

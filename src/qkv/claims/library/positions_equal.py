@@ -49,7 +49,7 @@ CLAIM = Claim(
         "gpu": {
             "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
             "sentences": 100000,
-            "steps": 800,
+            "steps": 300,
             **GPU_TRANSFORMER,
         },
     },

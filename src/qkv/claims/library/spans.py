@@ -66,7 +66,7 @@ CLAIM = Claim(
             "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "documents": 50000, "steps": 3000,
             "model.width": 128, "model.feedforward": 256, "model.encoder_layers": 3, "model.decoder_layers": 2,
             "model.head_width": 32, "training.batch_tokens": 8192, "training.learning_rate": 0.002,
-            "examples": 200, "tuning": 200, "tuning_rate": 0.001,
+            "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },
     measure=measure,
