@@ -9,8 +9,7 @@ meanwhile, but reading for them takes no more time than steps, and nobody gets f
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from qkv.serving.batching import BatchItem, QueuedRequest
@@ -18,9 +17,11 @@ from qkv.serving.fairness import FairClock
 from qkv.serving.lanes import Lane, Members
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.speed import BatchTime
+from qkv.serving.waiting import WaitingItems
 
 MAX_LANES = 8  # each has caches of its own
 MAX_KINDS = 1000  # of lanes that are remembered
+MAX_CANDIDATES = 512  # texts among which those of similar length are looked for
 MAX_READING = 4  # long texts that are read in turns
 PIECES = 8  # the part of `batch_tokens` that is read between two steps: 256 tokens on a CPU
 # Reading a text delays all rows that run. Between two readings steps take as long as the last one for each 16 of these rows, but
@@ -60,7 +61,7 @@ class Schedule:
         self.settings = settings
         self.rows = max(1, min(MAX_ROWS, settings.batch_tokens // LANE_TOKENS))  # of a lane, at most
         self.piece = max(1, settings.batch_tokens // PIECES)  # tokens that are read between two steps
-        self.waiting: list[BatchItem] = []  # ordered by due time
+        self.waiting = WaitingItems()
         self._firsts: dict[tuple[str, bool], BatchItem] = {}  # the first that waits, by caller and whether it grows step by step
         self._kinds: dict[Hashable, Hashable] = {}
         self.lanes: list[Lane] = []
@@ -77,17 +78,13 @@ class Schedule:
             self.clock.enter(request.caller)
         for item in request.items:
             item.lane = self._one_of_equals(item.lane)
-        self.put_back(request.items)
+        self.waiting.add(request.items)
 
     def _one_of_equals(self, lane: Hashable | None) -> Hashable | None:
         """Return the same object for equal lanes: comparing configs at every turn takes long."""
         if len(self._kinds) > MAX_KINDS:
             self._kinds.clear()  # texts that are equal in it may run apart for a while
         return None if lane is None else self._kinds.setdefault(lane, lane)
-
-    def put_back(self, items: Iterable[BatchItem]) -> None:
-        """Let items wait, each until its turn."""
-        self.waiting = sorted([*self.waiting, *items], key=attrgetter("due"))
 
     def running(self) -> list[BatchItem]:
         """Return the items of all lanes."""
@@ -99,14 +96,15 @@ class Schedule:
 
     def backlog(self) -> defaultdict[str, float]:
         """Return the work that is not done yet, by caller."""
-        backlog = defaultdict[str, float](float)
-        for item in self.unfinished():
+        backlog = self.waiting.backlog()
+        for item in self.running():
             if not item.request.cancelled:
                 backlog[item.request.caller] += item.cost - item.done
         return backlog
 
     def _callers(self) -> set[str]:
-        return {item.request.caller for item in self.unfinished()}
+        waiting = {request.caller for request in self.waiting.requests()}
+        return waiting | {item.request.caller for item in self.running()}
 
     def next_turn(self, now: float, closing: bool = False) -> Turn | None:
         """Return what to do now; None if there is nothing, or if others may come in a moment to be computed with what waits."""
@@ -142,8 +140,7 @@ class Schedule:
         if turn is not None:
             for item in turn.items:
                 item.request.started = True
-            taken = set(map(id, turn.items))
-            self.waiting = [item for item in self.waiting if id(item) not in taken]
+            self.waiting.take(turn.items)
         return turn
 
     def charge(self, turn: Turn, items: Sequence[BatchItem], seconds: float, since_reading: float, reads: bool) -> None:
@@ -160,8 +157,8 @@ class Schedule:
 
     def _index_waiting(self) -> None:
         """Forget cancelled items that wait, and note whose are first."""
-        self.waiting = [item for item in self.waiting if not item.request.cancelled]
-        self._firsts = {(item.request.caller, item.lane is not None): item for item in reversed(self.waiting)}
+        self.waiting.forget_cancelled()
+        self._firsts = self.waiting.firsts()
 
     def _forget_cancelled(self) -> None:
         self._index_waiting()
@@ -172,13 +169,13 @@ class Schedule:
                 lane.items = [item for item in lane.items if not item.request.cancelled]
         self.lanes = [lane for lane in self.lanes if lane.items]
 
-    def _candidates(self, first: BatchItem, is_wanted: Callable[[BatchItem], bool]) -> list[BatchItem]:
-        """Return items that wait and may be computed with one: its caller's own, then others', no more than a batch can hold."""
-        caller, most = first.request.caller, self.settings.batch_tokens
-        own = (item for item in self.waiting if item.request.caller == caller and is_wanted(item))
-        others = (item for item in self.waiting if item.request.caller != caller and is_wanted(item))
-        found = list(itertools.islice(own, most))
-        return [*found, *itertools.islice(others, most - len(found))]
+    def _candidates(self, first: BatchItem) -> Iterator[BatchItem]:
+        """Yield items that wait and may be computed with one: its caller's own, then others'."""
+        grows, key, caller = first.lane is not None, first.key, first.request.caller
+        wanted = {request for request in self.waiting.requests() if grows or request.key == key}
+        own = {request for request in wanted if request.caller == caller}
+        for requests in (own, wanted - own):
+            yield from (item for item in self.waiting.in_order(grows, requests) if item.lane is first.lane)
 
     def _reading_for(self, caller: str) -> Turn | None:
         """Return what to read for a caller now: the next piece of a long text, or new texts."""
@@ -216,10 +213,9 @@ class Schedule:
     def _batch_with(self, first: BatchItem, hurry: bool, now: float) -> list[BatchItem]:
         """Return items to compute at once, the caller's own before others'; none while others may come in a moment."""
         most = min(self.settings.batch_tokens, self.batch_times[first.key].cost_of(BATCH_TURN))
-        same = self._candidates(first, lambda item: item.lane is None and item.key == first.key)
         batch: list[BatchItem] = []
         members, budget = Members(), most
-        for item in same:
+        for item in self._candidates(first):
             if batch and (item.cost > budget or not members.admit(item)):
                 break
             budget -= item.cost
@@ -236,7 +232,7 @@ class Schedule:
         members = Members(lane.items if lane else ())
         # The last lane is for callers with few texts.
         few_only = (len(self.lanes) if lane is None else self.lanes.index(lane)) >= MAX_LANES - 1
-        same = self._candidates(first, lambda item: item.lane is first.lane)
+        same = list(itertools.islice(self._candidates(first), MAX_CANDIDATES))
         same.sort(key=lambda item: (item.request.caller != first.request.caller, abs(item.tokens - first.tokens)))
         found: list[BatchItem] = []
         longest = 0

@@ -144,7 +144,7 @@ class BatchWorker:
             waiting = self.schedule.waiting
             if self._closed and not waiting:
                 return None
-            ends = min((item.request.arrived + self.settings.wait for item in waiting), default=None)
+            ends = min((request.arrived + self.settings.wait for request in waiting.requests()), default=None)
             self._changed.wait(None if ends is None else max(0.0, ends - time.monotonic()))
 
     def _take(self, turn: Turn) -> None:
@@ -267,7 +267,7 @@ class BatchWorker:
                 request.fail(_as_request_error(error, request.id))
             request.alone = True
         with self._changed:
-            self.schedule.put_back(item for item in items if not item.request.cancelled)
+            self.schedule.waiting.add(item for item in items if not item.request.cancelled)
 
     def _give_up(self, items: list[BatchItem], error: Exception) -> None:
         """Fail every request: after a failure of its GPU, a process cannot compute anything any more."""
