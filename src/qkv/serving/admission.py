@@ -20,13 +20,13 @@ class Admission:
     """Decides whether a request is accepted."""
 
     def __init__(self, settings: ServiceSettings, most_rows: int):
-        """At most so many rows are computed at once."""
+        """`most_rows` are the rows that are computed at once, at most."""
         self.settings, self.most_rows = settings, most_rows
         self._speed = Average()
         self._speeds: dict[int, Average] = defaultdict(Average)  # by the rows computed together, as a power of two
 
     def note(self, work: float, rows: int, seconds: float) -> None:
-        """Note how much work a turn has done, with so many rows at once."""
+        """Note how much work a turn has done, with how many rows at once, in how many seconds."""
         for speed in (self._speed, self._speeds[rows.bit_length()]):
             speed.add(work, seconds)
 
@@ -57,7 +57,7 @@ class Admission:
         return max(total + cost - most if total else 0.0, own + cost - most // 2 if own else 0.0)
 
     def _seconds_alone(self, request: QueuedRequest, cost: float) -> float:
-        """Return how long a request takes if nobody else asks for anything; 0 before the speed of so many rows is known."""
+        """Return how long a request takes if nobody else asks for anything; 0 before the speed of as many rows is known."""
         rows = min(self.most_rows, sum(item.rows for item in request.items))
         known = [speed for size, speed in self._speeds.items() if size >= rows.bit_length() and speed.seconds > KNOWN]
         rate = max((speed.rate or 0.0 for speed in known), default=0.0)

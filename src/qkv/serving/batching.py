@@ -15,7 +15,7 @@ from qkv.serving.logs import request_id
 
 OnResult = Callable[[int, Any], object]
 STAGGER = 0.02  # seconds by which each item of a request is due later than the one before
-ANYBODY = "anybody"  # the caller where nobody is told apart
+ANYBODY = "anybody"  # the caller of all requests, where callers are not distinguished
 
 
 class ComputesBatches(Protocol):

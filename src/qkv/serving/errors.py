@@ -45,7 +45,7 @@ def no_turn(limit: float) -> RequestError:
 
 
 def overloaded(expected: float, wait: float) -> RequestError:
-    """Return the error for a request that would be answered in so many seconds; after some there will be room for it."""
+    """Return the error for a request that would wait too long, with the seconds to its answer and those until there is room."""
     retry = max(1, math.ceil(wait))
     message = f"much is waiting: the answer would take about {expected:.0f} s; try again in {retry} s"
     return RequestError(429, "busy", message, retry_after=retry)

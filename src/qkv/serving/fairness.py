@@ -33,7 +33,7 @@ class FairClock:
         return order
 
     def close(self, order: Sequence[str], grace: float) -> list[str]:
-        """Return those of ordered callers who have had at most so many seconds more than the mean of them."""
+        """Return those of ordered callers who have had at most `grace` seconds more than their mean."""
         most = sum(map(self._clock, order)) / max(1, len(order)) + grace
         return [caller for caller in order if self._clock(caller) <= most]
 

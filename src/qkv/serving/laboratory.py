@@ -119,7 +119,7 @@ class Laboratory:
         return view_in_steps("attribute", begin, given.tokens, cost, 3 * given.tokens)
 
     def patch(self, body: PatchRequest, given: GivenText, most: int) -> PreparedRequest:
-        """Prepare the grids of heads and of states, for which at most so many tokens may be computed."""
+        """Prepare the grids of heads and of states, for which at most `most` tokens may be computed."""
         cells = self.heads + self.layers * given.tokens
         if cells * given.tokens > most:
             raise invalid(

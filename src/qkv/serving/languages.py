@@ -38,7 +38,7 @@ def detect_language(text: str, candidates: Mapping[str, LanguageProfile | None])
     """Rank languages that a text may be in, most probable first, with a confidence from 0 to 100.
 
     Languages with a profile are compared by it; a text that none of them makes likely may be in another language. Languages
-    without one are told by their script alone: those of the same script share what is left.
+    without one are recognised by their script alone: those of the same script share what is left.
     """
     scores = {code: profile.score(text) for code, profile in candidates.items() if profile is not None}
     letters = sum(character.isalpha() for character in text)

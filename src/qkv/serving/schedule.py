@@ -32,7 +32,7 @@ TURN = 0.025  # seconds that a step should take, so that others come to their tu
 # Seconds that a batch should take beside twice the fixed time of one. A short request takes the fixed time and about 10 ms, so
 # with a batch of others to wait for, it takes at most about three times as long as alone.
 BATCH_TURN = 0.01
-LANE_TOKENS, MAX_ROWS = 6, 1024  # a row of a lane counts for so many tokens of the limit of a batch; and the most rows
+LANE_TOKENS, MAX_ROWS = 6, 1024  # tokens that a row of a lane counts for in the limit of a batch; and the most rows
 SLOWDOWN = 3.0  # how many times as long as the shortest one a step may take in any case before no more texts join
 SHARED = 4  # times as long it may take where several callers wait for it
 
@@ -115,7 +115,7 @@ class Schedule:
         return self._begun(turn or _first(map(self._reading_for, callers)))
 
     def next_reading(self, stepped: float) -> Turn | None:
-        """Return new texts to read while a step runs, which has taken so many seconds since it began or texts were read."""
+        """Return new texts to read during a step; `stepped` are its seconds since it began, or since texts were read."""
         since = self._since_reading + stepped
         if since < self._last_reading:  # steps take as long as reading, at least
             return None
@@ -128,7 +128,7 @@ class Schedule:
         return self.clock.order({*(caller for caller, _ in self._firsts), *(item.request.caller for item in self.running())})
 
     def _reading(self, callers: Sequence[str], since: float) -> Turn | None:
-        """Return what to read after steps of so many seconds since the last reading; nothing if it is too soon."""
+        """Return what to read now; nothing if it is too soon. `since` are the seconds of steps since the last reading."""
         rows = sum(item.rows for lane in self.lanes if not lane.reading for item in lane.items)
         if not since or since < min(REST, self._last_reading * rows / ROWS_PER_READING):
             return None

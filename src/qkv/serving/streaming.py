@@ -112,7 +112,7 @@ class RequestStream:
         await self._wake.wait()
 
     async def pieces(self) -> AsyncIterator[list[tuple[int, str, list[Any]]]]:
-        """Return the indices of texts, their next pieces and what is told of the pieces' tokens, until all are complete."""
+        """Return the indices of texts, their next pieces and the facts about the pieces' tokens, until all are complete."""
         async for new in self.received():
             joined: dict[int, list[Any]] = {}
             for index, received in new:

@@ -56,7 +56,7 @@ async def stream_translation(service: Service, request: Request, body: Translate
 
 
 async def translate_upload(service: Service, request: Request, body: TranslateFileRequest) -> tuple[dict[str, Any], str]:
-    """Translate an uploaded file; return what is told of it, and its name for the download."""
+    """Translate an uploaded file; return the facts for the answer, and its name for the download."""
     name, content = Path(body.file.name), body.file.content
     if name.suffix.lower() not in SUFFIXES:
         raise invalid(f"the file's name must end in one of {' '.join(SUFFIXES)}", "file", "unsupported_format")
@@ -66,8 +66,8 @@ async def translate_upload(service: Service, request: Request, body: TranslateFi
     options, read = DocumentOptions(glossary=_read_glossary(body.glossary, route)), partial(read_upload, file_format)
     (document,) = await translate_documents(service, request, route, [content], read, options)
     stem = f"{name.stem}_{route.languages[1]}" if route.languages else name.stem
-    told = {"translated": document.translated, "left": document.left, **({"pivot": route.pivot} if route.pivot else {})}
-    return told, await service.prepare(request, lambda: service.downloads.save(document.contents[0], stem, name.suffix))
+    facts = {"translated": document.translated, "left": document.left, **({"pivot": route.pivot} if route.pivot else {})}
+    return facts, await service.prepare(request, lambda: service.downloads.save(document.contents[0], stem, name.suffix))
 
 
 def _check(service: Service, body: TranslateRequest) -> tuple[list[str], TranslationRoute, Glossary | None]:
