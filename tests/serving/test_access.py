@@ -17,6 +17,7 @@ from qkv.serving import connections
 from qkv.serving.authentication import Authenticator, digest, new_key, read_keys
 from qkv.serving.connections import ConnectionLimits, Place, network_of
 from qkv.serving.errors import RequestError
+from qkv.serving.logs import TextFormatter
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.settings import ApiKey, ServiceSettings
 from qkv.serving.shared_limits import SharedLimits
@@ -138,6 +139,10 @@ def test_logs_are_without_texts_unless_asked_for(models: ModelRegistry, caplog: 
     assert "POST /translate 200" in caplog.text and "GET other 404" in caplog.text
     assert ("sun rain tree" in caplog.text) == (logs == "texts")
     assert "hidden" not in caplog.text and "secret-path" not in caplog.text
+    for record in caplog.records:
+        record.request_id = "a1"
+    lines = [TextFormatter().format(record) for record in caplog.records if " other 404 " in record.getMessage()]
+    assert lines and not any("  " in line for line in lines), "also where neither caller nor model is known"
 
 
 def test_who_asks_too_often_is_written_down(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
