@@ -14,8 +14,9 @@ import qkv.serving.shared_limits
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.serving import connections
+from qkv.serving.addresses import network_of
 from qkv.serving.authentication import Authenticator, digest, new_key, read_keys
-from qkv.serving.connections import ConnectionLimits, Place, network_of
+from qkv.serving.connections import ConnectionLimits, Place
 from qkv.serving.errors import RequestError
 from qkv.serving.logs import TextFormatter
 from qkv.serving.registry import ModelRegistry
@@ -193,6 +194,17 @@ def test_networks_of_addresses() -> None:
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:0:0:2") != network_of("2001:db8:0:1::1")
     assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") != network_of("10.0.0.2")
     assert network_of("fe80::1%eth0") == "fe80::/64" and network_of("") == ""
+
+
+def test_addresses_of_one_network_share_a_rate() -> None:
+    limits, authenticator = SharedLimits(), Authenticator((), rate=1)
+    first, second, other = (authenticator.identify(None, f"2001:db8:0:{end}") for end in ("7::1", "7::2", "8::1"))
+    assert (first.name, second.name) == ("2001:db8:0:7::1", "2001:db8:0:7::2"), "the log has the whole address"
+    assert first.bucket == second.bucket != other.bucket
+    limits.count(first)
+    with pytest.raises(RequestError, match="requests a minute"):
+        limits.count(second)
+    limits.count(other)
 
 
 def test_answers_do_not_wait_for_acknowledgements(running: Running) -> None:
