@@ -227,6 +227,22 @@ def test_origins_and_names_are_checked() -> None:
 
 def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
     assert ServiceSettings(proxies=("10.1.2.3/8", "::1")).proxies == ("10.0.0.0/8", "::1/128")
+    assert ServiceSettings(proxies=("::ffff:10.1.2.3", "::ffff:10.0.0.0/104")).proxies == ("10.1.2.3/32", "10.0.0.0/8")
     for wrong in ("*", "nginx", "10.0.0.0/99", ""):
         with pytest.raises(ValueError, match="an address or a network"):
             ServiceSettings(proxies=(wrong,))
+
+
+def test_a_proxy_of_ipv4_is_trusted_on_a_socket_of_ipv6(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    """There its address is ::ffff:127.0.0.1."""
+    caplog.set_level(logging.INFO, "qkv.serving")
+    try:
+        running = Running(models, host="::", logs="requests", proxies=("127.0.0.0/8",))
+    except (ConfigError, OSError):
+        pytest.skip("this system has no IPv6")
+    with running:
+        for header in ({}, {"x-forwarded-for": "192.0.2.7"}):
+            assert running.client.post("/translate", json={"q": "sun"}, headers=header).status_code == 200
+        assert running.service.limits.held(f"connections to {Place.ORDINARY} of 127.0.0.1") == 1
+    callers = [line.partition("who=")[2].split()[0] for line in caplog.messages if "/translate" in line]
+    assert callers == ["127.0.0.1", "192.0.2.7"]
