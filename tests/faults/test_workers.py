@@ -123,6 +123,22 @@ def test_a_killed_worker_is_replaced_and_counts_remain(service: Service, folder:
     assert sum(seen.values()) - seen["right"] <= 6, "only requests inside the killed worker are lost"
 
 
+def test_workers_end_without_an_error_when_the_supervisor_is_killed(commands: Commands, folder: Path) -> None:
+    service = Service(commands, folder)
+    opened = [handle.readlink() for handle in Path(f"/proc/{service.command.pid}/fd").iterdir()]
+    folders = [path for path in opened if path.name.startswith("qkv-serve-")]
+    assert len(folders) == 2 and all(path.is_dir() for path in folders)
+    clients = [httpx.Client(base_url=service.client.base_url, timeout=30) for _ in range(8)]
+    wait_until(lambda: len(service.spread(clients)) == WORKERS)
+    workers = service.workers()
+    for client in (service.client, *clients):
+        client.close()
+    service.command.signal(signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    assert not any(path.exists() for path in folders) and "Error" not in service.log()
+    service.command.result()
+
+
 def test_connections_are_spread_over_the_workers(service: Service) -> None:
     clients = [httpx.Client(base_url=service.client.base_url, timeout=30) for _ in range(8)]
     wait_until(lambda: service.spread(clients) in ([3, 5], [4, 4]))

@@ -1,7 +1,9 @@
 """Prometheus metrics of the service, in a registry of their own, or in files that all processes of a service share."""
 
+import contextlib
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -10,6 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 __all__ = ["CONTENT_TYPE", "Metrics", "SupervisorMetrics", "share_metrics"]
 
+log = logging.getLogger("qkv.serving")
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the client library's name
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -40,7 +43,10 @@ class SupervisorMetrics:
 
 
 class Metrics:
-    """Counters, histograms and gauges of one service; every method may be called from any thread."""
+    """Counters, histograms and gauges of one service; every method may be called from any thread.
+
+    What cannot be counted, as when the files of shared metrics are gone, is left out: serving goes on.
+    """
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
@@ -64,22 +70,26 @@ class Metrics:
         self.waiting = Gauge(
             "qkv_units_waiting", "Pieces of text that wait.", ["model"], registry=own, multiprocess_mode="livesum"
         )
+        self.incomplete = False  # whether something could not be counted
         self.queues: list[tuple[str, Callable[[], float], Callable[[], float]]] = []
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count a finished request."""
-        self.requests.labels(path, status).inc()
-        self.seconds.labels(path).observe(seconds)
+        with self._counting():
+            self.requests.labels(path, status).inc()
+            self.seconds.labels(path).observe(seconds)
 
     def count_refusal(self, model: str) -> None:
         """Count a request that found the queue full."""
-        self.refused.labels(model).inc()
+        with self._counting():
+            self.refused.labels(model).inc()
 
     def count_batch(self, model: str, size: int, tokens: int, seconds: float) -> None:
         """Count a computed batch."""
-        self.batch_sizes.labels(model).observe(size)
-        self.tokens.labels(model).inc(tokens)
-        self.computing.labels(model).inc(seconds)
+        with self._counting():
+            self.batch_sizes.labels(model).observe(size)
+            self.tokens.labels(model).inc(tokens)
+            self.computing.labels(model).inc(seconds)
 
     def watch_queue(self, model: str, active: Callable[[], float], waiting: Callable[[], float]) -> None:
         """Read a model's queue at every `refresh`: its active requests and its waiting items."""
@@ -87,9 +97,10 @@ class Metrics:
 
     def refresh(self) -> None:
         """Set the metrics of queues to what is in them now."""
-        for model, active, waiting in self.queues:
-            self.active.labels(model).set(active())
-            self.waiting.labels(model).set(waiting())
+        with self._counting():
+            for model, active, waiting in self.queues:
+                self.active.labels(model).set(active())
+                self.waiting.labels(model).set(waiting())
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format, of all processes if they share them."""
@@ -99,3 +110,13 @@ class Metrics:
             registry = CollectorRegistry()
             MultiProcessCollector(registry, os.environ[SHARED])
         return prometheus_client.generate_latest(registry).decode()
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Go on where the files of shared metrics cannot be written; the log says so once."""
+        try:
+            yield
+        except OSError as error:
+            if not self.incomplete:
+                log.warning("metrics are incomplete, their files cannot be written: %s", error.strerror or error)
+            self.incomplete = True
