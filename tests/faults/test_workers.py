@@ -109,13 +109,13 @@ def test_a_killed_worker_is_replaced_and_counts_remain(service: Service, folder:
     right = answers(folder / "runs" / "first", list(texts_of(64)))
     clients = Clients(service.port, right, 6)
     wait_until(lambda: len(service.workers()) == WORKERS and clients.seen["right"] >= 40)
-    counted, victim = service.metric('qkv_tokens_total{model="la"}'), min(service.workers())
+    counted, victim = service.metric('qkv_prompt_tokens_total{model="la"}'), min(service.workers())
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: "a new worker" in service.log())
     wait_until(lambda: service.client.get("/readyz").status_code == 200)
     before = clients.seen["right"]
     wait_until(lambda: clients.seen["right"] >= before + 20)
-    assert service.metric('qkv_tokens_total{model="la"}') >= counted, "a counter went back"
+    assert service.metric('qkv_prompt_tokens_total{model="la"}') >= counted, "a counter went back"
     assert service.metric("qkv_workers") == WORKERS and service.metric("qkv_workers_replaced_total") == 1
     service.command.signal(signal.SIGTERM)
     seen = clients.join()

@@ -25,9 +25,10 @@ SECRET = "what a user wrote"
 def test_counters_keep_every_digit() -> None:
     metrics = Metrics()
     for _ in range(2):
-        metrics.count_batch("m", size=1, tokens=1_234_567_891, seconds=0.5)
-    (family,) = [one for one in text_string_to_metric_families(metrics.text()) if one.name == "qkv_tokens"]
-    assert [(one.name, one.labels, one.value) for one in family.samples] == [("qkv_tokens_total", {"model": "m"}, 2_469_135_782)]
+        metrics.count_batch("m", size=1, prompt_tokens=1_234_567_891, seconds=0.5)
+    (family,) = [one for one in text_string_to_metric_families(metrics.text()) if one.name == "qkv_prompt_tokens"]
+    (sample,) = family.samples
+    assert (sample.name, sample.labels, sample.value) == ("qkv_prompt_tokens_total", {"model": "m"}, 2_469_135_782)
     assert "_created" not in metrics.text()
 
 
@@ -43,7 +44,7 @@ def test_metrics_whose_files_are_gone_stop_nothing(
         metrics.refresh()
         metrics.count_request("/translate", 200, 0.1)
         metrics.count_refusal("m")
-        metrics.count_batch("m", size=1, tokens=2, seconds=0.5)
+        metrics.count_batch("m", size=1, prompt_tokens=2, seconds=0.5)
     assert [line.partition(",")[0] for line in caplog.messages] == ["metrics are incomplete"]
 
 

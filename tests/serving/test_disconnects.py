@@ -93,6 +93,8 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path) -> None:
                 told += connection.recv(1000)
             assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.active == 1
         wait_until(lambda: worker.active == 0 and not worker.schedule.lanes)
+        counted = running.service.metrics.registry.get_sample_value("qkv_generated_tokens_total", {"model": "gpt"})
+        assert counted and counted > 2, "tokens that were passed on count without a result"
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)
 
 

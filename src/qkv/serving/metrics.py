@@ -59,7 +59,12 @@ class Metrics:
             "qkv_batch_units", "Pieces of text computed together.", ["model"], buckets=SIZES, registry=own
         )
         self.computing = Counter("qkv_compute_seconds_total", "Time spent computing.", ["model"], registry=own)
-        self.tokens = Counter("qkv_tokens_total", "Tokens in texts that were computed.", ["model"], registry=own)
+        self.prompt_tokens = Counter(
+            "qkv_prompt_tokens_total", "Tokens of prompts, sources and other texts that were read.", ["model"], registry=own
+        )
+        self.generated_tokens = Counter(
+            "qkv_generated_tokens_total", "Tokens of completions and translations.", ["model"], registry=own
+        )
         self.active = Gauge(
             "qkv_requests_inside",
             "Requests that wait or are being computed.",
@@ -84,11 +89,16 @@ class Metrics:
         with self._counting():
             self.refused.labels(model).inc()
 
-    def count_batch(self, model: str, size: int, tokens: int, seconds: float) -> None:
-        """Count a computed batch."""
+    def count_generated(self, model: str, tokens: int) -> None:
+        """Count tokens that were handed on, in a stream or in a result."""
+        with self._counting():
+            self.generated_tokens.labels(model).inc(tokens)
+
+    def count_batch(self, model: str, size: int, prompt_tokens: int, seconds: float) -> None:
+        """Count a computed batch; the tokens are those of texts that are done."""
         with self._counting():
             self.batch_sizes.labels(model).observe(size)
-            self.tokens.labels(model).inc(tokens)
+            self.prompt_tokens.labels(model).inc(prompt_tokens)
             self.computing.labels(model).inc(seconds)
 
     def watch_queue(self, model: str, active: Callable[[], float], waiting: Callable[[], float]) -> None:

@@ -165,6 +165,8 @@ class BatchWorker:
         work += sum(item.advance(item.cost) for item, _ in finished)  # one that ends sooner than it might have is all done
         self.admission.note(work, sum(item.rows for item in together), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
+        if generated := sum(item.left_to_hand_on(result) for item, result in finished):
+            self.metrics.count_generated(self.name, generated)
         for item, result in finished:
             item.request.finish(item, result)
         self.outbox.send()
@@ -208,11 +210,16 @@ class BatchWorker:
         done = {id(item) for item, _ in finished}
         with self._changed:
             lane.items = [item for item in lane.items if id(item) not in done]
+            streamed = [item for item in lane.items if item.streamed and not lane.reading]
             if not lane.items:
                 self.schedule.lanes.remove(lane)
             elif reading and not lane.reading:
                 self._settle(lane, target)
             self._settle_read(reading)
+        for item in streamed:  # each has one more token
+            item.handed_on += 1
+        if streamed:
+            self.metrics.count_generated(self.name, len(streamed))
         if not reading:
             lane.seconds = self._clock() - started
             self.schedule.shortest = min(self.schedule.shortest, lane.seconds)
