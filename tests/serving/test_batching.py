@@ -43,7 +43,7 @@ def test_metrics_whose_files_are_gone_stop_nothing(
     for _ in range(2):
         metrics.refresh()
         metrics.count_request("/translate", 200, 0.1)
-        metrics.count_refusal("m")
+        metrics.count_refusal("m", "busy")
         metrics.count_batch("m", size=1, prompt_tokens=2, seconds=0.5)
     assert [line.partition(",")[0] for line in caplog.messages] == ["metrics are incomplete"]
 

@@ -54,7 +54,9 @@ class Metrics:
         self.seconds = Histogram(
             "qkv_request_seconds", "Time from a request to its response.", ["path"], buckets=SECONDS, registry=own
         )
-        self.refused = Counter("qkv_refused_total", "Requests refused because the queue was full.", ["model"], registry=own)
+        self.refused = Counter(
+            "qkv_refused_total", "Requests that a model did not take on, by the error's code.", ["model", "reason"], registry=own
+        )
         self.batch_sizes = Histogram(
             "qkv_batch_units", "Pieces of text computed together.", ["model"], buckets=SIZES, registry=own
         )
@@ -84,10 +86,10 @@ class Metrics:
             self.requests.labels(path, status).inc()
             self.seconds.labels(path).observe(seconds)
 
-    def count_refusal(self, model: str) -> None:
-        """Count a request that found the queue full."""
+    def count_refusal(self, model: str, reason: str) -> None:
+        """Count a request that a model did not take on; the reason is the code of its error."""
         with self._counting():
-            self.refused.labels(model).inc()
+            self.refused.labels(model, reason).inc()
 
     def count_generated(self, model: str, tokens: int) -> None:
         """Count tokens that were handed on, in a stream or in a result."""

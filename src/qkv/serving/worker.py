@@ -78,8 +78,9 @@ class BatchWorker:
     def reserve(self) -> "QueueSlot":
         """Return a slot for a request; raise if all slots are taken, in all processes of the service together."""
         if not self.limits.hold(f"queue {self.name}", 1, self.settings.queue):
-            self.metrics.count_refusal(self.name)
-            raise queue_full(self.settings.queue)
+            error = queue_full(self.settings.queue)
+            self.metrics.count_refusal(self.name, error.code)
+            raise error
         return QueueSlot(self)
 
     def put(
@@ -95,8 +96,8 @@ class BatchWorker:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
             try:
                 self.admission.check(request, self.schedule.backlog(), self._shared)
-            except RequestError:
-                self.metrics.count_refusal(self.name)
+            except RequestError as error:
+                self.metrics.count_refusal(self.name, error.code)
                 raise
             self.schedule.add(request)
             self._share_backlog()
