@@ -109,18 +109,34 @@ def test_a_killed_worker_is_replaced_and_counts_remain(service: Service, folder:
     right = answers(folder / "runs" / "first", list(texts_of(64)))
     clients = Clients(service.port, right, 6)
     wait_until(lambda: len(service.workers()) == WORKERS and clients.seen["right"] >= 40)
-    counted, victim = service.metric('qkv_tokens_total{model="la"}'), min(service.workers())
+    counted, victim = service.metric('qkv_prompt_tokens_total{model="la"}'), min(service.workers())
     os.kill(victim, signal.SIGKILL)
     wait_until(lambda: "a new worker" in service.log())
     wait_until(lambda: service.client.get("/readyz").status_code == 200)
     before = clients.seen["right"]
     wait_until(lambda: clients.seen["right"] >= before + 20)
-    assert service.metric('qkv_tokens_total{model="la"}') >= counted, "a counter went back"
+    assert service.metric('qkv_prompt_tokens_total{model="la"}') >= counted, "a counter went back"
     assert service.metric("qkv_workers") == WORKERS and service.metric("qkv_workers_replaced_total") == 1
     service.command.signal(signal.SIGTERM)
     seen = clients.join()
     assert set(seen) <= {"right", "lost: ReadError", "lost: RemoteProtocolError"}, seen
     assert sum(seen.values()) - seen["right"] <= 6, "only requests inside the killed worker are lost"
+
+
+def test_workers_end_without_an_error_when_the_supervisor_is_killed(commands: Commands, folder: Path) -> None:
+    service = Service(commands, folder)
+    opened = [handle.readlink() for handle in Path(f"/proc/{service.command.pid}/fd").iterdir()]
+    folders = [path for path in opened if path.name.startswith("qkv-serve-")]
+    assert len(folders) == 2 and all(path.is_dir() for path in folders)
+    clients = [httpx.Client(base_url=service.client.base_url, timeout=30) for _ in range(8)]
+    wait_until(lambda: len(service.spread(clients)) == WORKERS)
+    workers = service.workers()
+    for client in (service.client, *clients):
+        client.close()
+    service.command.signal(signal.SIGKILL)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    assert not any(path.exists() for path in folders) and "Error" not in service.log()
+    service.command.result()
 
 
 def test_connections_are_spread_over_the_workers(service: Service) -> None:

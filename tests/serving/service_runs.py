@@ -141,10 +141,10 @@ def write_all(folder: Path) -> list[str]:
 class Running:
     """A service on this machine, in a thread of its own, until the end of a `with`."""
 
-    def __init__(self, models: ModelRegistry, link: SupervisorLink | None = None, **settings: Any):
+    def __init__(self, models: ModelRegistry, link: SupervisorLink | None = None, host: str = "127.0.0.1", **settings: Any):
         self.app = create_app(models, ServiceSettings(**{"logs": "none", **settings}), supervisor=link)
         self.service = self.app.state.service
-        self.listening = bind("127.0.0.1", 0)
+        self.listening = bind(host, 0)
         self.port = self.listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.server = ServiceServer(self.app) if link is None else WorkerServer(self.app, link)

@@ -14,9 +14,11 @@ import qkv.serving.shared_limits
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
 from qkv.serving import connections
+from qkv.serving.addresses import network_of
 from qkv.serving.authentication import Authenticator, digest, new_key, read_keys
-from qkv.serving.connections import ConnectionLimits, Place, network_of
+from qkv.serving.connections import ConnectionLimits, Place
 from qkv.serving.errors import RequestError
+from qkv.serving.logs import TextFormatter
 from qkv.serving.registry import ModelRegistry
 from qkv.serving.settings import ApiKey, ServiceSettings
 from qkv.serving.shared_limits import SharedLimits
@@ -138,6 +140,10 @@ def test_logs_are_without_texts_unless_asked_for(models: ModelRegistry, caplog: 
     assert "POST /translate 200" in caplog.text and "GET other 404" in caplog.text
     assert ("sun rain tree" in caplog.text) == (logs == "texts")
     assert "hidden" not in caplog.text and "secret-path" not in caplog.text
+    for record in caplog.records:
+        record.request_id = "a1"
+    lines = [TextFormatter().format(record) for record in caplog.records if " other 404 " in record.getMessage()]
+    assert lines and not any("  " in line for line in lines), "also where neither caller nor model is known"
 
 
 def test_who_asks_too_often_is_written_down(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
@@ -190,6 +196,17 @@ def test_networks_of_addresses() -> None:
     assert network_of("fe80::1%eth0") == "fe80::/64" and network_of("") == ""
 
 
+def test_addresses_of_one_network_share_a_rate() -> None:
+    limits, authenticator = SharedLimits(), Authenticator((), rate=1)
+    first, second, other = (authenticator.identify(None, f"2001:db8:0:{end}") for end in ("7::1", "7::2", "8::1"))
+    assert (first.name, second.name) == ("2001:db8:0:7::1", "2001:db8:0:7::2"), "the log has the whole address"
+    assert first.bucket == second.bucket != other.bucket
+    limits.count(first)
+    with pytest.raises(RequestError, match="requests a minute"):
+        limits.count(second)
+    limits.count(other)
+
+
 def test_answers_do_not_wait_for_acknowledgements(running: Running) -> None:
     """Without TCP_NODELAY every request on a kept connection takes 40 ms."""
     assert running.client.get("/healthz").status_code == 200
@@ -210,6 +227,22 @@ def test_origins_and_names_are_checked() -> None:
 
 def test_a_trusted_proxy_is_an_address_or_a_network() -> None:
     assert ServiceSettings(proxies=("10.1.2.3/8", "::1")).proxies == ("10.0.0.0/8", "::1/128")
+    assert ServiceSettings(proxies=("::ffff:10.1.2.3", "::ffff:10.0.0.0/104")).proxies == ("10.1.2.3/32", "10.0.0.0/8")
     for wrong in ("*", "nginx", "10.0.0.0/99", ""):
         with pytest.raises(ValueError, match="an address or a network"):
             ServiceSettings(proxies=(wrong,))
+
+
+def test_a_proxy_of_ipv4_is_trusted_on_a_socket_of_ipv6(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:
+    """There its address is ::ffff:127.0.0.1."""
+    caplog.set_level(logging.INFO, "qkv.serving")
+    try:
+        running = Running(models, host="::", logs="requests", proxies=("127.0.0.0/8",))
+    except (ConfigError, OSError):
+        pytest.skip("this system has no IPv6")
+    with running:
+        for header in ({}, {"x-forwarded-for": "192.0.2.7"}):
+            assert running.client.post("/translate", json={"q": "sun"}, headers=header).status_code == 200
+        assert running.service.limits.held(f"connections to {Place.ORDINARY} of 127.0.0.1") == 1
+    callers = [line.partition("who=")[2].split()[0] for line in caplog.messages if "/translate" in line]
+    assert callers == ["127.0.0.1", "192.0.2.7"]

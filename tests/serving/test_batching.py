@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import prometheus_client
 import pytest
 import torch
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from qkv.base.errors import DataError
 from qkv.serving.batching import BatchItem
 from qkv.serving.errors import RequestError
-from qkv.serving.metrics import Metrics
+from qkv.serving.metrics import Metrics, share_metrics
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.worker import BatchWorker
 
@@ -23,10 +25,27 @@ SECRET = "what a user wrote"
 def test_counters_keep_every_digit() -> None:
     metrics = Metrics()
     for _ in range(2):
-        metrics.count_batch("m", size=1, tokens=1_234_567_891, seconds=0.5)
-    (family,) = [one for one in text_string_to_metric_families(metrics.text()) if one.name == "qkv_tokens"]
-    assert [(one.name, one.labels, one.value) for one in family.samples] == [("qkv_tokens_total", {"model": "m"}, 2_469_135_782)]
+        metrics.count_batch("m", size=1, prompt_tokens=1_234_567_891, seconds=0.5)
+    (family,) = [one for one in text_string_to_metric_families(metrics.text()) if one.name == "qkv_prompt_tokens"]
+    (sample,) = family.samples
+    assert (sample.name, sample.labels, sample.value) == ("qkv_prompt_tokens_total", {"model": "m"}, 2_469_135_782)
     assert "_created" not in metrics.text()
+
+
+def test_metrics_whose_files_are_gone_stop_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    monkeypatch.setattr(prometheus_client.values, "ValueClass", prometheus_client.values.ValueClass)
+    share_metrics(str(tmp_path / "gone"), "1")
+    metrics = Metrics()
+    metrics.watch_queue("m", lambda: 1, lambda: 2)
+    for _ in range(2):
+        metrics.refresh()
+        metrics.count_request("/translate", 200, 0.1)
+        metrics.count_refusal("m", "busy")
+        metrics.count_batch("m", size=1, prompt_tokens=2, seconds=0.5)
+    assert [line.partition(",")[0] for line in caplog.messages] == ["metrics are incomplete"]
 
 
 class Doubling:

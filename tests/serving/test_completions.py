@@ -54,6 +54,22 @@ def test_long_prompts_are_read_in_pieces(models: ModelRegistry, monkeypatch: pyt
         assert answer["choices"][0]["text"] == alone.text
 
 
+@pytest.mark.parametrize("stop", [None, "e"])
+def test_generated_tokens_are_counted_apart_from_prompts(running: Running, client: openai.OpenAI, stop: str | None) -> None:
+    def counted() -> list[float]:
+        names = ("qkv_prompt_tokens_total", "qkv_generated_tokens_total")
+        return [running.service.metrics.registry.get_sample_value(name, {"model": "gpt"}) or 0.0 for name in names]
+
+    ask: Any = {"model": "gpt", "prompt": ["The quick", "the"], "max_tokens": 12, "seed": 1, "stop": stop}
+    before = counted()
+    usage = client.completions.create(**ask).usage
+    whole = counted()
+    assert usage is not None and usage.completion_tokens > 2
+    assert [now - then for now, then in zip(whole, before, strict=True)] == [usage.prompt_tokens, usage.completion_tokens]
+    assert list(client.completions.create(**ask, stream=True))
+    assert [now - then for now, then in zip(counted(), whole, strict=True)] == [usage.prompt_tokens, usage.completion_tokens]
+
+
 def check_offsets(text: str, told: dict[str, Any]) -> None:
     for token, offset in zip(told["tokens"], told["text_offset"], strict=True):
         assert token.startswith(("bytes:", text[offset : offset + len(token)] or "\0"))

@@ -78,7 +78,7 @@ def test_the_queue_is_bounded_and_recovers(held: tuple[Running, HeldHandler]) ->
         assert b"200 OK" in connection.recv(1000)
         connection.close()
     assert running.said("/translate", q="sun")
-    assert 'qkv_refused_total{model="en-la"} 5' in running.client.get("/metrics").text
+    assert 'qkv_refused_total{model="en-la",reason="busy"} 5' in running.client.get("/metrics").text
 
 
 def test_a_stream_stops_when_nobody_listens(tmp_path: Path) -> None:
@@ -93,6 +93,8 @@ def test_a_stream_stops_when_nobody_listens(tmp_path: Path) -> None:
                 told += connection.recv(1000)
             assert b"text/event-stream" in told and b"x-accel-buffering: no" in told and worker.active == 1
         wait_until(lambda: worker.active == 0 and not worker.schedule.lanes)
+        counted = running.service.metrics.registry.get_sample_value("qkv_generated_tokens_total", {"model": "gpt"})
+        assert counted and counted > 2, "tokens that were passed on count without a result"
         assert running.said("/v1/completions", model="gpt", prompt="a", max_tokens=2)
 
 
@@ -105,6 +107,7 @@ def test_what_would_take_far_too_long_is_refused_once_the_speed_is_known(tmp_pat
         for stream in (False, True):
             assert running.refused("/v1/completions", **ask, max_tokens=90_000, stream=stream) == (422, "time_limit")
         wait_until(lambda: running.service.workers["gpt"].active == 0)
+        assert 'qkv_refused_total{model="gpt",reason="time_limit"} 2' in running.client.get("/metrics").text
 
 
 def test_who_hangs_up_while_sending_is_no_fault_of_ours(models: ModelRegistry, caplog: pytest.LogCaptureFixture) -> None:

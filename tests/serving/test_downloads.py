@@ -17,7 +17,7 @@ from qkv.base.errors import DataError, StorageError
 from qkv.serving.downloads import Downloads
 from qkv.serving.errors import as_request_error
 from qkv.serving.registry import ModelRegistry
-from qkv.serving.temporary_folder import make_temporary_folder
+from qkv.serving.temporary_folder import delete_if_last, make_temporary_folder
 from workbench import wait_until
 
 
@@ -107,6 +107,28 @@ def test_folders_of_killed_services_are_deleted_by_the_next(tmp_path: Path) -> N
     finally:
         os.kill(other, signal.SIGKILL)
         os.waitpid(other, 0)
+
+
+def test_the_last_of_several_processes_deletes_their_folder(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            os.close(writing)
+            folder = make_temporary_folder("files-", tmp_path)
+            if other := os.fork():
+                os.waitpid(other, 0)  # which is not the last
+                (tmp_path / "first").touch()
+                os.read(reading, 1)
+            delete_if_last(folder)
+        finally:
+            os._exit(0)
+    os.close(reading)
+    wait_until((tmp_path / "first").exists)
+    assert any(tmp_path.glob("files-*"))
+    os.close(writing)
+    os.waitpid(process, 0)
+    assert not any(tmp_path.glob("files-*"))
 
 
 def test_a_temporary_folder_lasts_as_long_as_its_service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -309,7 +309,8 @@ def test_metrics(running: Running) -> None:
     samples = {(one.name, *sorted(one.labels.items())): one.value for family in families for one in family.samples}
     path, model = ("path", "/translate"), ("model", "en-la")
     assert samples["qkv_requests_total", path, ("status", "200")] >= 1
-    assert samples["qkv_tokens_total", model] >= 2 and samples["qkv_batch_units_count", model] >= 1
+    assert samples["qkv_prompt_tokens_total", model] >= 2 and samples["qkv_generated_tokens_total", model] >= 1
+    assert samples["qkv_batch_units_count", model] >= 1
     assert samples["qkv_request_seconds_bucket", ("le", "+Inf"), path] == samples["qkv_request_seconds_count", path]
     assert samples["qkv_requests_inside", model] == 0
 

@@ -73,6 +73,13 @@ def test_two_models_translate_one_after_the_other(served: Running, models: Model
     assert served.refused("/translate", q="sun", source="fr", target="de") == (400, "languages")
 
 
+def test_the_case_of_a_language_code_does_not_matter(served: Running) -> None:
+    wanted = served.said("/translate", q="red bird", source="de", target="fr")
+    assert served.said("/translate", q="red bird", source="DE", target="Fr") == wanted
+    found = served.said("/translate", q="Ich gehe heute nach Hause.", source="Auto", target="FR")
+    assert found["detectedLanguage"]["language"] == "de"
+
+
 def test_languages_of_one_script_are_told_apart(served: Running) -> None:
     for code, text in {"de": "Ich gehe heute nach Hause.", "en": "I am going to the station."}.items():
         first, *_ = served.said("/detect", q=text)

@@ -30,10 +30,13 @@ class PromptRecorder:
         self.memory: dict[str, Any] = {}  # that all graphs share: results are copied before another graph runs
 
     def read(self, read: Read, ids: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """Return logits (R, V), and the keys and values of each layer (layers, T x R, 2 D); None if the prompts are too long.
+        """Return logits (R, V), and the keys and values of each layer (layers, T x R, 2 D); None if the prompts are too long, or
+        recording has failed: padding and copies would gain nothing.
 
         ids (R, T) are padded at the beginning, by shift (R,). `read` is called with more padding and more rows.
         """
+        if self.recorder.failed:
+            return None
         (rows, length), device = ids.shape, ids.device
         size = (_power_of_two(rows), min(max(LEAST, _power_of_two(length)), self.longest or MOST))
         if size[0] * size[1] > MOST or length > size[1]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from qkv.base.config import parse
 from qkv.base.errors import ConfigError
+from qkv.serving.addresses import network_of
 from qkv.serving.errors import RequestError
 from qkv.serving.settings import ApiKey
 
@@ -47,7 +48,7 @@ class Caller(NamedTuple):
     """The sender of a request, and the limit that applies to it."""
 
     name: str  # for the log
-    bucket: str
+    bucket: str  # what is limited together: a key, or an address; an IPv6 client can choose among many, so its network
     rate: int | None  # requests a minute
 
 
@@ -60,7 +61,7 @@ class Authenticator:
     def identify(self, key: str | None, address: str) -> Caller:
         """Return the caller; raise if the service has keys and this is none of them."""
         if not self.keys:
-            return Caller(address, f"address {address}", self.rate)
+            return Caller(address, f"address {network_of(address)}", self.rate)
         given, found = digest(key or ""), None
         for known in self.keys:  # compare all of them, in constant time: timing must not reveal how close a guess is
             if hmac.compare_digest(known.digest, given):

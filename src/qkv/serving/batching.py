@@ -64,13 +64,15 @@ class BatchItem:
     """A piece of work that is computed together with others."""
 
     value: Any
-    tokens: int  # read, and generated where that is known
+    tokens: int  # that the model reads
     cost: float  # in tokens of the batch's budget
     rows: int = 1  # hypotheses, where it grows step by step
     step_cost: float = 1.0  # of the cost that a step does
     lane: Hashable | None = None  # what it must have in common with others that grow step by step; None: computed at once
     streamed: bool = False  # whether parts of its result are passed on before it is complete
+    count_generated: Callable[[Any], int] | None = None  # returns the tokens in its result; None: it has none
     done: float = field(default=0.0, init=False)  # of the cost
+    handed_on: int = field(default=0, init=False)  # generated tokens that were passed on before the result is complete
     request: "QueuedRequest" = field(init=False, repr=False)
     index: int = field(init=False)  # in its request
     # The time that orders the queue: later items of a long request let other requests pass, but not for ever.
@@ -85,6 +87,10 @@ class BatchItem:
         """Note that some of it is done; return how much, which is never more than there is."""
         before, self.done = self.done, min(self.cost, self.done + cost)
         return self.done - before
+
+    def left_to_hand_on(self, result: Any) -> int:
+        """Return how many generated tokens its result has beside those that were passed on before."""
+        return 0 if self.count_generated is None else max(0, self.count_generated(result) - self.handed_on)
 
 
 class Outbox:

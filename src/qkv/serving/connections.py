@@ -3,6 +3,7 @@
 import ipaddress
 from enum import Enum
 
+from qkv.serving.addresses import network_of
 from qkv.serving.errors import RequestError
 from qkv.serving.settings import ServiceSettings
 from qkv.serving.shared_limits import SharedLimits
@@ -10,7 +11,6 @@ from qkv.serving.shared_limits import SharedLimits
 RESERVED = 32  # connections beyond the limits, for health checks
 RESERVED_PER_ADDRESS = 8
 ACCEPTING = "accepting"  # name under which each process that accepts connections holds 1
-IPV6_NETWORK = 64  # bits of an IPv6 address that name a customer's network; the rest is free to choose
 
 
 class Place(Enum):
@@ -76,16 +76,3 @@ class ConnectionLimits:
             return any(ipaddress.ip_address(address) in network for network in self.proxies)
         except ValueError:
             return False
-
-
-def network_of(address: str) -> str:
-    """Return the address whose connections are counted together: an IPv4 address, or an IPv6 network."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, IPV6_NETWORK), strict=False))

@@ -97,6 +97,7 @@ class TranslationHandler(AttentionHandler):
                 rows=config.beam,
                 step_cost=hypotheses,
                 lane=config if self.translator.can_begin(part, config) else None,
+                count_generated=lambda translations: sum(len(each.hypothesis.ids) for each in translations),
             )
             for lines in parts
             for line in lines
@@ -221,6 +222,7 @@ class CompletionHandler(Handler):
                 len(prompt.ids) + (prompt.max_new_tokens or 0),
                 lane=lane,
                 streamed=prompt.on_text is not None or prompt.on_token is not None,
+                count_generated=lambda generated: len(generated.ids),
             )
             for prompt in prompts
         ]

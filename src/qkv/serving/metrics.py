@@ -1,7 +1,9 @@
 """Prometheus metrics of the service, in a registry of their own, or in files that all processes of a service share."""
 
+import contextlib
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -10,6 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 __all__ = ["CONTENT_TYPE", "Metrics", "SupervisorMetrics", "share_metrics"]
 
+log = logging.getLogger("qkv.serving")
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the client library's name
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -40,7 +43,10 @@ class SupervisorMetrics:
 
 
 class Metrics:
-    """Counters, histograms and gauges of one service; every method may be called from any thread."""
+    """Counters, histograms and gauges of one service; every method may be called from any thread.
+
+    What cannot be counted, as when the files of shared metrics are gone, is left out: serving goes on.
+    """
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
@@ -48,12 +54,19 @@ class Metrics:
         self.seconds = Histogram(
             "qkv_request_seconds", "Time from a request to its response.", ["path"], buckets=SECONDS, registry=own
         )
-        self.refused = Counter("qkv_refused_total", "Requests refused because the queue was full.", ["model"], registry=own)
+        self.refused = Counter(
+            "qkv_refused_total", "Requests that a model did not take on, by the error's code.", ["model", "reason"], registry=own
+        )
         self.batch_sizes = Histogram(
             "qkv_batch_units", "Pieces of text computed together.", ["model"], buckets=SIZES, registry=own
         )
         self.computing = Counter("qkv_compute_seconds_total", "Time spent computing.", ["model"], registry=own)
-        self.tokens = Counter("qkv_tokens_total", "Tokens in texts that were computed.", ["model"], registry=own)
+        self.prompt_tokens = Counter(
+            "qkv_prompt_tokens_total", "Tokens of prompts, sources and other texts that were read.", ["model"], registry=own
+        )
+        self.generated_tokens = Counter(
+            "qkv_generated_tokens_total", "Tokens of completions and translations.", ["model"], registry=own
+        )
         self.active = Gauge(
             "qkv_requests_inside",
             "Requests that wait or are being computed.",
@@ -64,22 +77,31 @@ class Metrics:
         self.waiting = Gauge(
             "qkv_units_waiting", "Pieces of text that wait.", ["model"], registry=own, multiprocess_mode="livesum"
         )
+        self.incomplete = False  # whether something could not be counted
         self.queues: list[tuple[str, Callable[[], float], Callable[[], float]]] = []
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Count a finished request."""
-        self.requests.labels(path, status).inc()
-        self.seconds.labels(path).observe(seconds)
+        with self._counting():
+            self.requests.labels(path, status).inc()
+            self.seconds.labels(path).observe(seconds)
 
-    def count_refusal(self, model: str) -> None:
-        """Count a request that found the queue full."""
-        self.refused.labels(model).inc()
+    def count_refusal(self, model: str, reason: str) -> None:
+        """Count a request that a model did not take on; the reason is the code of its error."""
+        with self._counting():
+            self.refused.labels(model, reason).inc()
 
-    def count_batch(self, model: str, size: int, tokens: int, seconds: float) -> None:
-        """Count a computed batch."""
-        self.batch_sizes.labels(model).observe(size)
-        self.tokens.labels(model).inc(tokens)
-        self.computing.labels(model).inc(seconds)
+    def count_generated(self, model: str, tokens: int) -> None:
+        """Count tokens that were handed on, in a stream or in a result."""
+        with self._counting():
+            self.generated_tokens.labels(model).inc(tokens)
+
+    def count_batch(self, model: str, size: int, prompt_tokens: int, seconds: float) -> None:
+        """Count a computed batch; the tokens are those of texts that are done."""
+        with self._counting():
+            self.batch_sizes.labels(model).observe(size)
+            self.prompt_tokens.labels(model).inc(prompt_tokens)
+            self.computing.labels(model).inc(seconds)
 
     def watch_queue(self, model: str, active: Callable[[], float], waiting: Callable[[], float]) -> None:
         """Read a model's queue at every `refresh`: its active requests and its waiting items."""
@@ -87,9 +109,10 @@ class Metrics:
 
     def refresh(self) -> None:
         """Set the metrics of queues to what is in them now."""
-        for model, active, waiting in self.queues:
-            self.active.labels(model).set(active())
-            self.waiting.labels(model).set(waiting())
+        with self._counting():
+            for model, active, waiting in self.queues:
+                self.active.labels(model).set(active())
+                self.waiting.labels(model).set(waiting())
 
     def text(self) -> str:
         """Return all metrics in Prometheus' text format, of all processes if they share them."""
@@ -99,3 +122,13 @@ class Metrics:
             registry = CollectorRegistry()
             MultiProcessCollector(registry, os.environ[SHARED])
         return prometheus_client.generate_latest(registry).decode()
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Go on where the files of shared metrics cannot be written; the log says so once."""
+        try:
+            yield
+        except OSError as error:
+            if not self.incomplete:
+                log.warning("metrics are incomplete, their files cannot be written: %s", error.strerror or error)
+            self.incomplete = True

@@ -145,9 +145,9 @@ class RequestContext:
             state = self.scope["state"]
             known = {name: state[name] for name in ("who", "model") if state.get(name)}
             fields = {"method": self.method, "path": self.path, "status": self.status or CLIENT_GONE, **known}
-            more = " ".join(f"{name}={value}" for name, value in known.items())
+            more = "".join(f" {name}={value}" for name, value in known.items())
             log.info(
-                "%s %s %d %.0f ms %s",
+                "%s %s %d %.0f ms%s",
                 *(fields[name] for name in ("method", "path", "status")),
                 1000 * seconds,
                 more,

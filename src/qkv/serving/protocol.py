@@ -6,6 +6,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
+from qkv.serving.addresses import plain_address
 from qkv.serving.connections import ConnectionLimits, Place
 from qkv.serving.errors import RequestError, error_body
 from qkv.serving.metrics import Metrics
@@ -76,6 +77,8 @@ class LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if self.client:  # for limits, trusted proxies and the log alike
+            self.client = (plain_address(self.client[0]), self.client[1])
         self.place = self.limits.take(self.client[0] if self.client else "")
         if self.place is Place.NONE:
             self.metrics.count_request("other", 429, 0.0)

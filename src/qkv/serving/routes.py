@@ -61,7 +61,11 @@ def choose_route(models: ModelRegistry, name: str | None, source: str | None, ta
         routes = {languages_of(one): TranslationRoute((one,))}
     else:
         routes = find_routes(models)
-    fitting = {pair: route for pair, route in routes.items() if source in (None, AUTO, pair[0]) and target in (None, pair[1])}
+    fitting = {
+        pair: route
+        for pair, route in routes.items()
+        if (source is None or is_auto(source) or same_code(source, pair[0])) and (target is None or same_code(target, pair[1]))
+    }
     if not fitting:
         unnamed = [model.name for model in models.all_with(TRANSLATE) if model.handler.languages is None]
         more = f"; {unnamed[0]} does not name its languages: name it as model, and leave source and target out" if unnamed else ""
@@ -74,6 +78,16 @@ def choose_route(models: ModelRegistry, name: str | None, source: str | None, ta
             raise invalid("the text does not tell its language; name it in source", "source", "languages")
         codes = [best[0]]
     return next(route for (code, _), route in fitting.items() if code == codes[0])
+
+
+def same_code(code: str, other: str) -> bool:
+    """Return whether two codes of languages are the same; their case does not matter (BCP 47)."""
+    return code.casefold() == other.casefold()
+
+
+def is_auto(source: str | None) -> bool:
+    """Return whether a request asks for its source language to be detected."""
+    return source is not None and same_code(source, AUTO)
 
 
 def rank_languages(models: ModelRegistry, text: str, codes: Sequence[str]) -> list[tuple[str, float]]:

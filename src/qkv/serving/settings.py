@@ -1,12 +1,12 @@
 """Settings of a service: limits, API keys and batching."""
 
-import ipaddress
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
 from qkv.base.config import Config
+from qkv.serving.addresses import plain_network
 
 # Defaults that differ on a device: a GPU computes larger batches in the same time, so more requests may wait.
 DEVICE_DEFAULTS: dict[str, dict[str, Any]] = {"cuda": {"batch_tokens": 16_384, "queue": 1024}}
@@ -37,7 +37,7 @@ def parse_host_name(given: str) -> str:
 def parse_network(given: str) -> str:
     """Return an address or a network as a network."""
     try:
-        return str(ipaddress.ip_network(given, strict=False))
+        return plain_network(given)
     except ValueError:
         raise ValueError("a trusted proxy is an address or a network, such as 10.0.0.0/8") from None
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from qkv.base.locks import lock_file
 
+_held: dict[Path, int] = {}  # handles of this process's locked folders, which its forks share
+
 
 def make_temporary_folder(prefix: str, parent: Path | None = None) -> Path:
     """Create a folder for this process and its forks, and delete those of services that were killed.
@@ -22,8 +24,18 @@ def make_temporary_folder(prefix: str, parent: Path | None = None) -> Path:
             os.close(handle)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        if _lock(folder) is not None and folder.exists():  # else another start has just taken it for an old one
+        if (handle := _lock(folder)) is not None and folder.exists():  # else another start has just taken it for an old one
+            _held[folder] = handle
             return folder
+
+
+def delete_if_last(folder: Path) -> None:
+    """Delete a folder of this process and its forks, unless another of them lives; this one must need it no more."""
+    if (own := _held.pop(folder, None)) is not None:
+        os.close(own)
+    if (handle := _lock(folder)) is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
 
 
 def _lock(folder: Path) -> int | None:

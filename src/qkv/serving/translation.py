@@ -13,7 +13,7 @@ from qkv.serving.batching import OutputPlace, PreparedRequest
 from qkv.serving.documents import DocumentOptions, read_html, read_upload, translate_documents
 from qkv.serving.errors import invalid
 from qkv.serving.request_models import TranslateFileRequest, TranslateRequest
-from qkv.serving.routes import AUTO, TranslationRoute, choose_route, find_routes, rank_languages
+from qkv.serving.routes import TranslationRoute, choose_route, find_routes, is_auto, rank_languages
 from qkv.serving.service import Service
 from qkv.serving.streaming import EventStreamResponse, RequestStream
 from qkv.text.glossary import Glossary
@@ -132,7 +132,7 @@ def _response(
     service: Service, body: TranslateRequest, route: TranslationRoute, outputs: Outputs, glossary: Glossary | None
 ) -> dict[str, Any]:
     response: dict[str, Any] = {"translatedText": _shaped(body, [best.text for best, *_ in outputs])}
-    if body.source == AUTO:
+    if is_auto(body.source):
         texts = [body.q] if isinstance(body.q, str) else body.q
         codes = list(dict.fromkeys([route.source, *(code for code, _ in find_routes(service.models))]))
         confidences = [round(dict(rank_languages(service.models, text, codes))[route.source], 2) for text in texts]

@@ -78,8 +78,9 @@ class BatchWorker:
     def reserve(self) -> "QueueSlot":
         """Return a slot for a request; raise if all slots are taken, in all processes of the service together."""
         if not self.limits.hold(f"queue {self.name}", 1, self.settings.queue):
-            self.metrics.count_refusal(self.name)
-            raise queue_full(self.settings.queue)
+            error = queue_full(self.settings.queue)
+            self.metrics.count_refusal(self.name, error.code)
+            raise error
         return QueueSlot(self)
 
     def put(
@@ -95,8 +96,8 @@ class BatchWorker:
                 raise RequestError(503, "stopping", "the service is stopping; ask again in a moment", retry_after=5)
             try:
                 self.admission.check(request, self.schedule.backlog(), self._shared)
-            except RequestError:
-                self.metrics.count_refusal(self.name)
+            except RequestError as error:
+                self.metrics.count_refusal(self.name, error.code)
                 raise
             self.schedule.add(request)
             self._share_backlog()
@@ -165,6 +166,8 @@ class BatchWorker:
         work += sum(item.advance(item.cost) for item, _ in finished)  # one that ends sooner than it might have is all done
         self.admission.note(work, sum(item.rows for item in together), seconds)
         self.metrics.count_batch(self.name, len(items), sum(item.tokens for item, _ in finished), seconds)
+        if generated := sum(item.left_to_hand_on(result) for item, result in finished):
+            self.metrics.count_generated(self.name, generated)
         for item, result in finished:
             item.request.finish(item, result)
         self.outbox.send()
@@ -208,11 +211,16 @@ class BatchWorker:
         done = {id(item) for item, _ in finished}
         with self._changed:
             lane.items = [item for item in lane.items if id(item) not in done]
+            streamed = [item for item in lane.items if item.streamed and not lane.reading]
             if not lane.items:
                 self.schedule.lanes.remove(lane)
             elif reading and not lane.reading:
                 self._settle(lane, target)
             self._settle_read(reading)
+        for item in streamed:  # each has one more token
+            item.handed_on += 1
+        if streamed:
+            self.metrics.count_generated(self.name, len(streamed))
         if not reading:
             lane.seconds = self._clock() - started
             self.schedule.shortest = min(self.schedule.shortest, lane.seconds)

@@ -9,7 +9,6 @@ import contextlib
 import gc
 import logging
 import os
-import shutil
 import signal
 import socket
 import traceback
@@ -23,6 +22,7 @@ from qkv.serving.server import serve
 from qkv.serving.service_config import ServiceConfig
 from qkv.serving.shared_limits import SharedLimits
 from qkv.serving.supervisor_link import SupervisorLink, read_message, write_message
+from qkv.serving.temporary_folder import delete_if_last
 from qkv.serving.worker_server import WorkerServer
 
 log = logging.getLogger("qkv.serving")
@@ -145,7 +145,7 @@ class Template:
         serve(WorkerServer(app, link), self.inherited.listening)
         if not link.alive:  # the supervisor was killed
             for folder in (self.inherited.metrics, self.inherited.downloads):
-                shutil.rmtree(folder, ignore_errors=True)
+                delete_if_last(Path(folder))  # other workers may still answer
 
 
 def _device_type(device: str) -> str:
