@@ -125,11 +125,19 @@ def test_requests_share_batches(start: Start, work: Doubling) -> None:
     assert sorted(work.batches[0][1]) == [0, 1, 2, 3]
 
 
+async def ask_at_once(worker: BatchWorker, *asked: Awaitable[Any]) -> list[Any]:
+    """Await answers; the worker sees all requests at once, however slow the machine is."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    with worker._changed:  # this thread may enter it again, to put requests
+        await asyncio.sleep(0)
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def test_different_work_is_computed_apart(start: Start, work: Doubling) -> None:
     async def ask() -> None:
         worker = start()
-        keys = ["a", "b", "a", "b"]
-        assert await asyncio.gather(*(worker.compute(key, items(n)) for n, key in enumerate(keys))) == [[0], [2], [4], [6]]
+        asked = (worker.compute(key, items(n)) for n, key in enumerate(["a", "b", "a", "b"]))
+        assert await ask_at_once(worker, *asked) == [[0], [2], [4], [6]]
 
     asyncio.run(ask())
     assert work.batches == [("a", [0, 2]), ("b", [1, 3])]
@@ -209,8 +217,7 @@ def test_a_worker_whose_device_failed_ends(start: Start, work: Doubling) -> None
 
     async def ask() -> list[Any]:
         worker = start(wait=0.1, batch_tokens=1)
-        asked = [worker.compute(n, items(n)) for n in (LOST, 1)]
-        found = await asyncio.gather(*asked, return_exceptions=True)
+        found = await ask_at_once(worker, *(worker.compute(n, items(n)) for n in (LOST, 1)))
         await until(lambda: not worker.alive)
         with pytest.raises(RequestError, match="stopping"):
             await worker.compute("a", items(3))
