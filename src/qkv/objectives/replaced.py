@@ -62,7 +62,7 @@ class ReplacedTokenDetection(MaskingObjective):
 
     config_class: ClassVar[type[ObjectiveConfig]] = ReplacedConfig
     unigram_figure = "generator_loss"
-    progress: Tensor | None = None  # the fraction of all updates that are done, on the device; None outside training: all
+    progress: Tensor | None = None  # the fraction of all updates that are done, on the device, where the weight grows; None: all
     alone = False  # whether the generator is trained alone now
 
     def __init__(self, config: ReplacedConfig, vocabulary: MaskingVocabulary):
@@ -71,10 +71,10 @@ class ReplacedTokenDetection(MaskingObjective):
 
     def begin_update(self, done: float, device: torch.device) -> bool:
         c = self.config
-        if c.generator_alone or c.discriminator_warmup:
+        if c.discriminator_warmup:
             self.progress = torch.zeros((), device=device) if self.progress is None else self.progress
             self.progress.fill_(done)
-            self.alone = done < c.generator_alone
+        self.alone = done < c.generator_alone
         return self.alone
 
     def chance(self) -> dict[str, float]:
@@ -96,7 +96,7 @@ class ReplacedTokenDetection(MaskingObjective):
     def weight(self) -> Tensor | float:
         """Return the weight of the discriminator's loss at this point of the training."""
         c = self.config
-        if self.progress is None or not c.discriminator_warmup:
+        if self.progress is None:
             return c.discriminator_weight
         # A factor on the device, which a recorded update (a CUDA graph) reads.
         return c.discriminator_weight * ((self.progress - c.generator_alone) / c.discriminator_warmup).clamp(0, 1)

@@ -50,7 +50,7 @@ class Clock:
         if done == 2 * TIMED:
             return (now - self.timed_from) / (step - self.timed_step)
         if done in (EARLY, TIMED):
-            self.timed_from, self.timed_step = now, step
+            self.time_anew(step)
         if done > EARLY:
             return None
         self.early.append(now - self.update_started)
