@@ -41,7 +41,8 @@ class ElectraConfig(EncoderConfig):
     def _tied_networks_have_one_shape(self) -> "ElectraConfig":
         if self.tied_generator and (self.generator_size != 1 or self.generator_layers not in (None, self.layers)):
             raise ValueError(
-                "a tied_generator has the discriminator's shape; set generator_size to 1, and leave generator_layers out"
+                "a tied_generator has the discriminator's shape; set generator_size to 1 and leave generator_layers out, or set "
+                "tied_generator to false"
             )
         return self
 
