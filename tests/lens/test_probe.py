@@ -103,3 +103,11 @@ def test_every_kind_of_model_has_figures(kind: str) -> None:
     values: list[Any] = [value for layer in found.similarity.values() for value in layer]
     values += [value for heads in found.entropy.values() for value in heads]
     assert all(math.isfinite(value) and -1 <= value <= 1.001 for value in values)
+
+
+def test_a_network_that_reads_twice_has_each_layer_once() -> None:
+    objective, model = MAKERS["tied"]()
+    passages = random_passages(rows=4)
+    found = probe(model, lambda: objective.loss(model, passages), [passages.text])
+    layers = len(model.discriminator.encoder.layers)
+    assert [*found.similarity] == [f"discriminator.encoder.layers.{number}" for number in range(layers)]

@@ -74,7 +74,8 @@ def _text_numbers(texts: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
 def _layer_states(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
     """Collect the outputs of all layers, which are the modules in lists of modules, in the order in which they are called.
 
-    Layers are numbered by their calls, because one may be called several times (ALBERT).
+    Layers are numbered by their calls, because one may be called several times (ALBERT). A network that reads the rows again, as
+    both networks of a tied ELECTRA, begins at 0 again.
     """
     states: list[tuple[str, Tensor]] = []
     calls: Counter[str] = Counter()
@@ -88,8 +89,17 @@ def _layer_states(model: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
 
         return hook
 
+    def restart(name: str) -> Any:
+        def hook(*_: Any) -> None:
+            calls[name] = 0
+
+        return hook
+
     lists = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
     handles = [layer.register_forward_hook(note(name)) for name, layers in lists for layer in layers]
+    for name, _ in lists:
+        network = model.get_submodule(name.rpartition(".")[0])
+        handles.append(network.register_forward_pre_hook(restart(name)))
     try:
         yield states
     finally:
