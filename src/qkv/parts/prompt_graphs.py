@@ -14,9 +14,9 @@ from torch import Tensor
 
 from qkv.base import graphs
 
-LEAST = 16  # tokens that prompts are padded to, at least
-MOST = 2048  # tokens of all prompts together; more keep a GPU busy while the host launches kernels
-SIZES = 48  # that have graphs
+MIN_TOKENS = 16  # tokens that prompts are padded to, at least
+MAX_TOKENS = 2048  # tokens of all prompts together; more keep a GPU busy while the host launches kernels
+MAX_GRAPHS = 48  # one for each size of padded prompts
 Read = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -26,7 +26,7 @@ class PromptRecorder:
     def __init__(self, longest: int | None) -> None:
         """`longest` is the most tokens that the model reads: more padding would make it look whether a text is too long."""
         self.longest = longest
-        self.recorder = graphs.GraphRecorder[graphs.GraphedFunction]("the reading of prompts", warm_up=1, limit=SIZES)
+        self.recorder = graphs.GraphRecorder[graphs.GraphedFunction]("the reading of prompts", warm_up=1, limit=MAX_GRAPHS)
         self.memory: dict[str, Any] = {}  # that all graphs share: results are copied before another graph runs
 
     def read(self, read: Read, ids: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor] | None:
@@ -38,8 +38,8 @@ class PromptRecorder:
         if self.recorder.failed:
             return None
         (rows, length), device = ids.shape, ids.device
-        size = (_power_of_two(rows), min(max(LEAST, _power_of_two(length)), self.longest or MOST))
-        if size[0] * size[1] > MOST or length > size[1]:
+        size = (_power_of_two(rows), min(max(MIN_TOKENS, _power_of_two(length)), self.longest or MAX_TOKENS))
+        if size[0] * size[1] > MAX_TOKENS or length > size[1]:
             return None
         more, absent = size[1] - length, size[0] - rows
         shift = torch.zeros(rows, dtype=torch.long, device=device) if shift is None else shift
