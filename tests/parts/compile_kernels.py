@@ -22,6 +22,7 @@ from qkv.parts.kernels import (
     gated,
     linear,
     loss,
+    lstm,
     residual,
     sums,
     two_stream,
@@ -190,6 +191,25 @@ KERNELS: list[Kernel] = [
             {"V": words, "STEP": words + -words % 64, "SMOOTHED": True, "GRADIENT": True, **loss.sizes(words)},
         )
         for words in (8000, 50257)
+    ),
+    (
+        lstm._cell_forward,
+        {"STATE": BF16, "WEIGHT": BF16, "GATES": BF16, "CELL_BEFORE": F32, "CELL": F32, "OUT": BF16, "B": "i32", "step": "i32"},
+        {"H": 1024, "P": 128, **lstm.CELL_BLOCKS},
+    ),
+    (
+        lstm._cell_backward,
+        {"GRAD_STATE": BF16, "PROJECTION": BF16, "GATES": BF16, "CELL_BEFORE": F32, "CELL": F32, "GRAD_CELL": F32}
+        | {"GRAD_GATES": BF16, "B": "i32", "step": "i32"},
+        {"H": 1024, "P": 128, **lstm.CELL_BLOCKS},
+    ),
+    *(
+        (
+            lstm._product,
+            {"X": BF16, "WEIGHT": BF16, "OUT": BF16, "B": "i32", "step": "i32"},
+            {"K": 1024, "P": 128, "ADD": add, **lstm.PRODUCT_BLOCKS},
+        )
+        for add in (False, True)
     ),
     (draw._draw, {"LOGITS": BF16, "KEYS": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     *(

@@ -26,7 +26,7 @@ from qkv.parts.characters import CharacterEmbedding
 from qkv.parts.dropout import dropout
 from qkv.parts.heads import ModelWithHeads
 from qkv.parts.model_config import ModelConfig
-from qkv.parts.recurrent import Recurrence, padded_texts
+from qkv.parts.recurrent import Recurrence, padded_texts, run_side_by_side
 from qkv.parts.token_scores import ControlTokens, TokenScores, score_with_weights, without_control
 
 # Standard deviation of a projection's initial weights, times the square root of its inputs. Gates start half open: with torch's
@@ -123,13 +123,11 @@ class Elmo(nn.Module):
         yield x, x
         forward, backward = x, texts.reversed(x)
         for number, (forward_layer, backward_layer) in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
-            forward = self._run_layer(forward_layer, forward, number > 0)
-            backward = self._run_layer(backward_layer, backward, number > 0)
+            inputs = self.apply_dropout(forward), self.apply_dropout(backward)
+            forward, backward = run_side_by_side((forward_layer, backward_layer), inputs)
+            if number:
+                forward, backward = forward + inputs[0], backward + inputs[1]
             yield forward, texts.reversed(backward)
-
-    def _run_layer(self, layer: nn.Module, x: Tensor, residual: bool) -> Tensor:
-        x = self.apply_dropout(x)
-        return layer(x) + x if residual else layer(x)
 
     def apply_dropout(self, x: Tensor) -> Tensor:
         """Apply dropout, unless the layers are frozen."""

@@ -10,7 +10,7 @@ B batch, T positions, S source length, C width of inputs, D width, N sources, W 
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from qkv.base import graphs
+from qkv.parts import kernels
 from qkv.parts.dot_product import RecordedAttention, additive, is_recording, record, softmax_weights
 from qkv.parts.dropout import dropout
 from qkv.parts.stepping import MIN_STEPS_LEFT
@@ -89,13 +90,17 @@ class Recurrence(nn.Module):
             if self.cells.proj_size:  # on a CPU torch warns that oneDNN has no projections; users cannot change that
                 warnings.filterwarnings("ignore", "LSTM with projections")
             if self.recorder is not None and self.training and initial is None and x.size(1) <= MAX_LENGTH:
-                learned = [weight for weight in self.parameters() if weight.requires_grad]
-                return self.recorder(lambda x: self.cells(x)[0], x, learned)
+                return self.recorder(lambda x: self.cells(x)[0], x, self.learned)
             outputs = []
             for piece in x.split(MAX_LENGTH, 1):
                 h, state = self.cells(piece, state)
                 outputs.append(h)
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1)
+
+    @property
+    def learned(self) -> list[Tensor]:
+        """The weights that are trained."""
+        return [weight for weight in self.parameters() if weight.requires_grad]
 
     def step(self, x: Tensor, before: HiddenState) -> HiddenState:
         """Advance by one position. x (R, C)."""
@@ -143,6 +148,26 @@ class Recurrence(nn.Module):
         log_f = F.logsigmoid(f).masked_fill(padding, 0)
         log_f_after = log_f.flip(1).cumsum(1).flip(1) - log_f
         return (log_f_after.exp() * i.sigmoid() * g.tanh()).masked_fill(padding, 0).sum(1).to(h.dtype)
+
+
+def run_side_by_side(layers: Sequence[Recurrence], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Run LSTMs with projections, equal in shape, each over its own input: in training on a GPU, by kernels that they share.
+
+    inputs (B, T, C) -> outputs (B, T, P).
+    """
+    first, x = layers[0], inputs[0]
+    fused = first.recorder is not None and first.training and torch.is_grad_enabled() and x.numel() and kernels.usable(x)
+    if not fused:
+        return [layer(x) for layer, x in zip(layers, inputs, strict=True)]
+
+    def run(x: Tensor) -> Tensor:
+        cells = [layer.cells for layer in layers]
+        weights = [torch.stack([getattr(one, name) for one in cells]) for name in ("weight_ih_l0", "weight_hh_l0", "weight_hr_l0")]
+        bias = torch.stack([one.bias_ih_l0 + one.bias_hh_l0 for one in cells])
+        return kernels.lstm.projected_lstms(x, weights[0], weights[1], bias, weights[2])
+
+    learned = [weight for layer in layers for weight in layer.learned]
+    return [*first.recorder(run, torch.stack([*inputs]), learned)]
 
 
 class RecurrentEncoderLayer(nn.Module):

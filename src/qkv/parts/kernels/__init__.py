@@ -24,6 +24,7 @@ if TRITON:
         gated,
         linear,
         loss,
+        lstm,
         residual,
         sums,
         two_stream,
