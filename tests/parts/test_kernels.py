@@ -36,6 +36,7 @@ from qkv.parts.kernels import (
     gated,
     linear,
     loss,
+    lstm,
     residual,
     two_stream,
 )
@@ -550,6 +551,26 @@ def test_attention_to_the_past_of_texts_that_begin_at_different_positions(begin:
     found = decode_step.attend_cached(qkv, log, index, torch.tensor([newest], device=DEVICE), heads, first)
     torch.testing.assert_close(found, wanted, **CLOSE_MATRIX)
     assert torch.equal(log, whole)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own, on a CPU
+@pytest.mark.parametrize(("rows", "positions", "cells", "width"), [(3, 5, 24, 16), (70, 2, 40, 24)])
+def test_lstms_side_by_side(rows: int, positions: int, cells: int, width: int) -> None:
+    theirs = [torch.nn.LSTM(20, cells, batch_first=True, proj_size=width).to(DEVICE) for _ in range(2)]
+    x = values(2, rows, positions, 20, seed=1)
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "weight_hr_l0")
+    weights = [torch.stack([getattr(one, name).detach() for one in theirs]).requires_grad_() for name in names]
+    with torch.no_grad():
+        for one in theirs:
+            one.bias_hh_l0.zero_()
+    found = lstm.projected_lstms(x, *weights)
+    wanted = torch.stack([one(row)[0] for one, row in zip(theirs, x, strict=True)])
+    torch.testing.assert_close(found, wanted, **CLOSE_MATRIX)
+    upstream = torch.randn_like(wanted)
+    ours = torch.autograd.grad(found, [x, *weights], upstream)
+    grad_x, *others = torch.autograd.grad(wanted, [x, *(getattr(one, name) for one in theirs for name in names)], upstream)
+    for one, other in zip(ours, [grad_x, *(torch.stack([others[n], others[n + 4]]) for n in range(4))], strict=True):
+        torch.testing.assert_close(one, other, atol=CLOSE_MATRIX["atol"] * other.abs().max().item(), rtol=CLOSE_MATRIX["rtol"])
 
 
 def test_all_kernels_compile(cache: pytest.Cache) -> None:
