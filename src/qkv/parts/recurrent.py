@@ -162,9 +162,10 @@ def run_side_by_side(layers: Sequence[Recurrence], inputs: Sequence[Tensor]) -> 
 
     def run(x: Tensor) -> Tensor:
         cells = [layer.cells for layer in layers]
-        weights = [torch.stack([getattr(one, name) for one in cells]) for name in ("weight_ih_l0", "weight_hh_l0", "weight_hr_l0")]
         bias = torch.stack([one.bias_ih_l0 + one.bias_hh_l0 for one in cells])
-        return kernels.lstm.projected_lstms(x, weights[0], weights[1], bias, weights[2])
+        names = ("weight_ih_l0", "weight_hh_l0", "weight_hr_l0")
+        weight, recurrent_weight, projection = (torch.stack([getattr(one, name) for one in cells]) for name in names)
+        return kernels.lstm.projected_lstms(x, weight, recurrent_weight, bias, projection)
 
     learned = [weight for layer in layers for weight in layer.learned]
     return [*first.recorder(run, torch.stack([*inputs]), learned)]
