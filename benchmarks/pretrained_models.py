@@ -63,6 +63,7 @@ class Variant:
     objective: dict[str, Any]
     training: dict[str, Any] = field(default_factory=dict)  # settings of pretraining that differ from the others'
     finetuned_model: dict[str, Any] = field(default_factory=dict)  # settings of the model in fine-tuning
+    run_of: str = ""  # the variant whose pretraining it starts from, if that is not its own
 
 
 VARIANTS: dict[str, Variant] = {
@@ -77,6 +78,7 @@ VARIANTS: dict[str, Variant] = {
     "XLNet": Variant({"kind": "xlnet", **SMALL}, {"kind": "permutation", "sentence_pairs": True}, {"learning_rate": 5e-4}),
     "ELMo, features": Variant(ELMO, {"kind": "bidirectional"}, finetuned_model={"frozen": True}),
     "T5, text to text": Variant(T5, {"kind": "spans"}, {"learning_rate": 2e-3}),  # as in t5-mini, which is as wide
+    "T5, its encoder with a head": Variant(T5, {"kind": "spans"}, run_of="T5, text to text"),
 }
 NEW = "BERT without pretraining"
 # Columns by name, or by number where there is no header; and the metric that GLUE reports.
@@ -95,12 +97,18 @@ MEASURED_UPDATES = 400
 
 
 def folder_of(out: Path, variant: str) -> Path:
-    return out / folder_name(variant)
+    """Return the folder of a variant's pretraining."""
+    return out / folder_name(variant if variant == NEW else VARIANTS[variant].run_of or variant)
 
 
 def reads_words(variant: str) -> bool:
     """Return whether a variant reads whole words, by their characters, instead of pieces."""
     return variant != NEW and VARIANTS[variant].model["kind"] == "elmo"
+
+
+def is_pretrained(variant: str) -> bool:
+    """Return whether a variant has a pretraining of its own."""
+    return variant != NEW and not VARIANTS[variant].run_of
 
 
 def split_texts_folder(options: argparse.Namespace) -> Path:
@@ -128,7 +136,7 @@ def pretraining_recipe(options: argparse.Namespace, variant: str, steps: int = 1
 
 def compile_kernels(options: argparse.Namespace, variant: str) -> None:
     """Compute a few gradients of a variant, so that its kernels are compiled before time is measured."""
-    if variant != NEW:
+    if is_pretrained(variant):
         with tempfile.TemporaryDirectory() as folder:
             warm_up(pretraining_recipe(options, variant), Path(folder))
 
@@ -139,7 +147,7 @@ def measure(options: argparse.Namespace) -> None:
 
     speeds = read_speeds(options)
     for variant in options.variant:
-        if variant == NEW or variant in speeds:
+        if not is_pretrained(variant) or variant in speeds:
             continue
         with tempfile.TemporaryDirectory() as folder:
             recipe = pretraining_recipe(options, variant, MEASURED_UPDATES, validate_every=MEASURED_UPDATES, log_every=20)
@@ -169,7 +177,7 @@ def read_speeds(options: argparse.Namespace) -> dict[str, float]:
 def pretrain(options: argparse.Namespace, variant: str) -> None:
     from qkv.jobs.train import train
 
-    if variant == NEW:
+    if not is_pretrained(variant):
         return
     updates = round(read_speeds(options)[variant] * options.seconds)
     run, recipe = folder_of(options.out, variant), pretraining_recipe(options, variant, updates)
@@ -184,7 +192,7 @@ def tokenise(options: argparse.Namespace, variant: str) -> None:
     from qkv.text.documents import find_document_files
     from qkv.text.tokenizer import Tokenizer
 
-    if variant == NEW:
+    if not is_pretrained(variant):
         return
     if reads_words(variant):
         make_split_texts(options)
@@ -215,14 +223,18 @@ def make_split_texts(options: argparse.Namespace) -> None:
 
 def finetune(options: argparse.Namespace, variant: str) -> None:
     """Fine-tune one model on the given tasks, with all seeds."""
-    text_to_text = variant != NEW and VARIANTS[variant].model["kind"] == "t5"
+    text_to_text = is_pretrained(variant) and VARIANTS[variant].model["kind"] == "t5"
     for task in options.task:
         for seed in range(1, options.seeds + 1):
             (finetune_as_text if text_to_text else finetune_once)(options, variant, task, seed)
 
 
+def tasks_folder(out: Path, variant: str) -> Path:
+    return out / folder_name(variant) / "tasks"
+
+
 def task_folder(out: Path, variant: str, task: str, seed: int) -> Path:
-    return folder_of(out, variant) / "tasks" / f"{task}-{seed}"
+    return tasks_folder(out, variant) / f"{task}-{seed}"
 
 
 def finetune_once(options: argparse.Namespace, variant: str, task: str, seed: int) -> None:
@@ -292,8 +304,9 @@ def everything(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     runs = {variant: folder_of(options.out, variant) for variant in options.variant}
+    tasks = {variant: tasks_folder(options.out, variant) for variant in options.variant}
     pretrained_models_report.report(
-        options.out, runs, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds, read_speeds(options)
+        options.out, runs, tasks, {task: metric for task, (_, _, metric, _) in TASKS.items()}, options.seeds, read_speeds(options)
     )
 
 

@@ -18,13 +18,18 @@ PLOTS = {
 TOKEN_LOSS_ONLY = ("causal", "bidirectional", "spans")  # objectives whose loss is the loss of tokens and nothing else
 
 
-def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int, speeds: dict[str, float]) -> None:
-    """Write table.md and curves.svg of the runs that exist; `metrics`: the metric of each task; `speeds`: updates per second."""
-    runs = {variant: run for variant, run in runs.items() if run.exists()}
+def report(
+    out: Path, runs: dict[str, Path], tasks: dict[str, Path], metrics: dict[str, str], seeds: int, speeds: dict[str, float]
+) -> None:
+    """Write table.md and curves.svg of the runs that exist, and of their tasks.
+
+    `metrics` are the metric of each task, `speeds` the updates per second.
+    """
+    runs = {variant: run for variant, run in runs.items() if run.exists() or tasks[variant].exists()}
     lines = ["| model | updates | tokens | " + " | ".join(f"{task} ({name})" for task, name in metrics.items()) + " | mean |"]
     lines.append("|---" * (len(metrics) + 4) + "|")
     for variant, run in runs.items():
-        found = {task: scores(run, task, metric, seeds) for task, metric in metrics.items()}
+        found = {task: scores(tasks[variant], task, metric, seeds) for task, metric in metrics.items()}
         means = [statistics.mean(values) if values else float("nan") for values in found.values()]
         cells = " | ".join(f"{statistics.mean(s):.1f} ({min(s):.1f} to {max(s):.1f})" if s else "" for s in found.values())
         lines.append(f"| {variant} | {pretrained(run)} | {cells} | {statistics.mean(means):.1f} |")
@@ -33,9 +38,9 @@ def report(out: Path, runs: dict[str, Path], metrics: dict[str, str], seeds: int
     plot(runs, speeds, out / "curves.svg")
 
 
-def scores(run: Path, task: str, metric: str, seeds: int) -> list[float]:
+def scores(tasks: Path, task: str, metric: str, seeds: int) -> list[float]:
     """Return the scores of all seeds that exist, times 100."""
-    results = [run / "tasks" / f"{task}-{seed}" / "result.json" for seed in range(1, seeds + 1)]
+    results = [tasks / f"{task}-{seed}" / "result.json" for seed in range(1, seeds + 1)]
     return [100 * json.loads(path.read_text())["scores"][metric] for path in results if path.exists()]
 
 
