@@ -49,8 +49,10 @@ BLOCK_SPARSE = (
     block_sparse.block_sparse_backward_keys,
 )
 OPTIONS = ("num_warps", "num_stages")
-ALIGNED = ("bias_row", "step", "bias_step")
-SLIDE = {"QUERIES": I32, "KEYS": I32, "scale": "fp32"} | dict.fromkeys(("B", "N", "S", "L", "step", "bias_step"), "i32")
+ALIGNED = ("bias_row", "step")
+STREAMS = {"Q": BF16, "KV": BF16, "PRODUCTS": BF16, "SEGMENT_BIAS": F32, "QUERIES": I32, "KEYS": I32, "OUT": BF16, "LOG": F32}
+STREAMS |= {"GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, "GRAD_PRODUCTS": BF16, "GRAD_OTHER": F32, "scale": "fp32"}
+STREAMS |= dict.fromkeys(("B", "N", "S", "L", "step", "kv_row"), "i32")
 
 
 def short_rows(kernel: Any, head_width: int, causal: bool, biased: bool) -> dict[str, Any]:
@@ -129,10 +131,13 @@ def attention_kernels(generation: int) -> list[Kernel]:
 
 KERNELS: list[Kernel] = [
     *(
-        (kernel, {**SLIDE, **types}, {"H": 8, "OWN": two_stream.OWN, "AT_ONCE": two_stream.AT_ONCE})
-        for kernel, types in (
-            (two_stream._slide, {"PRODUCTS": BF16, "SEGMENT_BIAS": F32, "BIAS": BF16}),
-            (two_stream._unslide, {"GRAD": BF16, "GRAD_PRODUCTS": BF16}),
+        (kernel, STREAMS, {**SHAPE, "K": each, "BK": each, **two_stream.sizes(kernel, each), **constants})
+        for each in (64, 128)
+        for kernel, constants in (
+            (two_stream.streams_forward, {}),
+            (two_stream.streams_backward_keys, {"ALL": True}),
+            (two_stream.streams_backward_keys, {"ALL": False}),
+            (two_stream.streams_backward_queries, {}),
         )
     ),
     *(

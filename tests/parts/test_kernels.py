@@ -20,7 +20,7 @@ from qkv.parts.dropout import kept
 from qkv.parts.feedforward import GATED
 from qkv.parts.masks import PackedMask, causal, same_text
 from qkv.parts.patterns import Pattern
-from qkv.parts.two_stream import Memory, RelativeAttention, StreamKeys, encode_distances, stream_masks
+from qkv.parts.two_stream import Memory, RelativeAttention, encode_distances, stream_masks
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed here", allow_module_level=True)
@@ -203,17 +203,18 @@ def test_two_streams(positions: int, predicted: int, memory: int) -> None:
     distances = encode_distances(positions, memory + positions, heads * each, content.device)
 
     def attended(fused: bool) -> list[Tensor]:
-        """The content stream by itself, both streams, and the query stream by itself."""
-        keys = layer.project_keys(content, distances)
-        keys = StreamKeys(keys.kv.to(MATRIX), keys.distance.to(MATRIX), keys.segments) if fused else keys
+        """The content stream by itself, both streams, the query stream by itself, and both streams packed with the keys."""
+        distance = layer.distance(distances).to(MATRIX) if fused else layer.distance(distances)
         alone, _ = stream_masks(text, segment, rank, None, before, fused)
         both, queries = stream_masks(text, segment, rank, where, before, fused)
-        streams = [(inputs[0], alone), (torch.cat(inputs[:2], 1), both), (inputs[1], queries)]
-        return [mask.attend(x, keys, layer) for x, mask in streams]
+        streams = [(inputs[0], alone, content), (torch.cat(inputs[:2], 1), both, content), (inputs[1], queries, content)]
+        streams += [] if memory else [(torch.cat(inputs[:2], 1), both, None)]
+        return [mask.attend(x, source, distance, layer) for x, mask, source in streams]
 
     found, wanted = attended(True), attended(False)
     sees = stream_masks(text, segment, rank, where, before)[1].mask.any(-1)[:, 0] & (text.gather(1, where) > 0)
     seen = [text > 0, torch.cat([text > 0, sees], 1), sees]
+    seen += [] if memory else [seen[1]]
     weights = [p for name, p in layer.named_parameters() if name != "out.weight"]
     for ours, theirs, real in zip(found, wanted, seen, strict=True):
         assert ours.isfinite().all()
@@ -580,4 +581,4 @@ def test_all_kernels_compile(cache: pytest.Cache) -> None:
     script = Path(__file__).with_name("compile_kernels.py")
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 114
+    assert len(done.stdout.splitlines()) == 126

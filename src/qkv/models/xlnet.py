@@ -152,12 +152,12 @@ class Xlnet(Encoder):
             x = torch.cat([x, g], 1)
         yield streams(x)
         for number, layer in enumerate(self.layers):
-            past = None if memory is None else memory.states[number]
-            content = x[:, :length]
+            source = None if memory is None else torch.cat([memory.states[number], x[:, :length]], 1)
             if query_only and number + 1 == len(self.layers):
-                yield content, layer(x[:, length:], content, past, distances, query_mask)
+                content = x[:, :length]
+                yield content, layer(x[:, length:], content if source is None else source, distances, query_mask)
                 return
-            x = layer(x, content, past, distances, mask)
+            x = layer(x, source, distances, mask)
             yield streams(x)
 
 

@@ -12,7 +12,6 @@ B batch, T positions, N of them predicted, Q = T + N queries, or T, or N, M posi
 distances, D width, H heads of width K.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from qkv.base.rows import Rows
 from qkv.parts import kernels
 from qkv.parts.dot_product import RecordedAttention, attend
 from qkv.parts.feedforward import FeedForward
-from qkv.parts.masks import PackedMask, in_order, same_text
+from qkv.parts.masks import in_order, same_text
 from qkv.parts.residual import Residual
 
 MEMORY_RANK = -1  # everybody attends to memory
@@ -39,20 +38,6 @@ class Memory(NamedTuple):
     segment: Tensor  # (B, M) and the segment of it
 
 
-@dataclass(frozen=True, eq=False)
-class StreamKeys:
-    """Keys and values of both streams."""
-
-    kv: Tensor  # (B, S, 2 D)
-    distance: Tensor  # (L, D)
-    segments: Tensor  # (2, H, K)
-
-    @functools.cached_property
-    def relative_vectors(self) -> Tensor:
-        """The vectors of distances, and that of another segment, as the kernel for both streams reads them."""
-        return kernels.two_stream.with_segment(self.distance, (self.segments[1] - self.segments[0]).flatten())
-
-
 class StreamMask(NamedTuple):
     """The attention mask of both streams or of one, with what else their scores depend on."""
 
@@ -60,12 +45,13 @@ class StreamMask(NamedTuple):
     other_segment: Tensor  # (B, 1, Q, S) whether query and key are in different segments
     positions: Tensor | None = None  # (B, Q) positions of the queries; None where there is one at every position
 
-    def attend(self, x: Tensor, keys: StreamKeys, layer: "RelativeAttention") -> Tensor:
-        """Compute a layer's attention up to its output projection. x (B, Q, D) -> the same shape."""
+    def attend(self, x: Tensor, source: Tensor | None, distance: Tensor, layer: "RelativeAttention") -> Tensor:
+        """Compute a layer's attention up to its output projection; inputs as for `RelativeAttention`. -> (B, Q, D)."""
         heads = layer.heads
         q = layer.q(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, H, Q, K)
-        key, value = keys.kv.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
-        distance = keys.distance.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, K, L)
+        kv = layer.kv(x[:, : self.mask.size(-1)] if source is None else source)
+        key, value = kv.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+        distance = distance.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, K, L)
         distant = _scaled(q, layer.to_distance) @ distance  # (B, H, Q, L): (q + v)·r / sqrt(K)
         if self.positions is None:
             by_distance = relative_shift(distant, key.size(2))
@@ -89,15 +75,19 @@ class FusedStreamMask:
     queries: Tensor  # (4, B, Q), int32: text, 0 = padding; the highest rank that it attends to; segment; position
     keys: Tensor  # (3, B, S), int32: text, rank, segment
     distances: int  # L
-    packed: PackedMask  # rows for the attention kernel; the rest of the mask is in its bias
 
-    def attend(self, x: Tensor, keys: StreamKeys, layer: "RelativeAttention") -> Tensor:
-        """Compute a layer's attention up to its output projection. x (B, Q, D) -> the same shape."""
-        q = layer.content_queries(x)  # q + u, to which v - u is added: (q + v)·r and (q + w)·s
-        distant = kernels.two_stream.add_vector(q, (layer.to_distance - layer.to_content).flatten())
-        segment_bias = ((layer.to_segment - layer.to_distance) * (keys.segments[1] - keys.segments[0])).sum(-1)
-        bias = kernels.two_stream.relative_bias(distant, keys.relative_vectors, segment_bias, self)
-        return kernels.attention.attend_cross(q, keys.kv, self.packed, layer.heads, bias)
+    def attend(self, x: Tensor, source: Tensor | None, distance: Tensor, layer: "RelativeAttention") -> Tensor:
+        """Compute a layer's attention up to its output projection; inputs as for `RelativeAttention`. -> (B, Q, D)."""
+        u, segment = layer.to_content, layer.segments[1] - layer.segments[0]
+        if source is None:  # one projection for all, though nothing reads keys and values of the query stream
+            weight = torch.cat([layer.q.weight, layer.kv.weight])
+            q, kv = layer.fused_linear(x, weight, F.pad(u.flatten(), (0, 2 * u.numel()))), None
+        else:
+            q, kv = layer.fused_linear(x, layer.q.weight, u.flatten()), layer.kv(source)
+        vectors = kernels.two_stream.with_segment(distance, segment.flatten())
+        segment_bias = ((layer.to_segment - layer.to_distance) * segment).sum(-1)
+        shift = (layer.to_distance - u).flatten()  # q has u: (q + v)·r and (q + w)·s
+        return kernels.two_stream.attend(q, kv, vectors, shift, segment_bias, self)
 
 
 class RelativeAttention(RecordedAttention):
@@ -116,19 +106,14 @@ class RelativeAttention(RecordedAttention):
         )
         self.segments = nn.Parameter(torch.empty(2, heads, width // heads))  # the same segment, another one
 
-    def project_keys(self, content: Tensor, distances: Tensor) -> StreamKeys:
-        """Project keys, values and distances. content (B, S, D), distances (L, D)."""
-        return StreamKeys(self.kv(content), self.distance(distances), self.segments)
-
-    def content_queries(self, x: Tensor) -> Tensor:
-        """Return q + u, which keys' contents are multiplied by. (B, Q, D) -> the same shape."""
-        bias = self.to_content.flatten()
+    def fused_linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Project x with our own backward pass where there is one. (B, Q, D) -> (B, Q, D or 3 D)."""
         fused = self.training and torch.is_grad_enabled()
-        return kernels.linear.linear(x, self.q.weight, bias) if fused else F.linear(x, self.q.weight, bias)
+        return kernels.linear.linear(x, weight, bias) if fused else F.linear(x, weight, bias)
 
-    def forward(self, x: Tensor, keys: StreamKeys, mask: StreamMask | FusedStreamMask) -> Tensor:
-        """x (B, Q, D) -> the same shape."""
-        return self.out(mask.attend(x, keys, self))
+    def forward(self, x: Tensor, source: Tensor | None, distances: Tensor, mask: StreamMask | FusedStreamMask) -> Tensor:
+        """Attend from x (B, Q, D) to source (B, S, D), or to the first S positions of x. distances (L, D). -> (B, Q, D)."""
+        return self.out(mask.attend(x, source, self.distance(distances), self))
 
 
 def relative_shift(scores: Tensor, keys: int) -> Tensor:
@@ -167,12 +152,9 @@ class TwoStreamLayer(nn.Module):
         self.around_attention = Residual(width, "post", dropout, epsilon)
         self.around_feedforward = Residual(width, "post", dropout, epsilon)
 
-    def forward(
-        self, x: Tensor, content: Tensor, memory: Tensor | None, distances: Tensor, mask: StreamMask | FusedStreamMask
-    ) -> Tensor:
-        """Update streams x (B, Q, D), which attend to memory (B, M, D) and the content stream (B, T, D). -> (B, Q, D)."""
-        keys = self.attention.project_keys(content if memory is None else torch.cat([memory, content], 1), distances)
-        x = self.around_attention(x, lambda y: self.attention(y, keys, mask))
+    def forward(self, x: Tensor, source: Tensor | None, distances: Tensor, mask: StreamMask | FusedStreamMask) -> Tensor:
+        """Update streams x (B, Q, D), which attend to source (B, S, D), or to the content stream in x. -> (B, Q, D)."""
+        x = self.around_attention(x, lambda y: self.attention(y, source, distances, mask))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -201,10 +183,7 @@ def stream_masks(
         """`queries` (4, B, Q) is as in `FusedStreamMask`; `everywhere`: there is one query at each position, in order."""
         own, highest, own_segment, where = queries
         if stacked is not None:
-            # Predicted positions come in any order, which the attention kernel does not expect: to it, a row is one text.
-            of_queries, of_keys = (own, texts) if everywhere else (torch.ones_like(own), torch.ones_like(texts))
-            packed = PackedMask(of_queries, of_keys, causal=False)
-            return FusedStreamMask(queries.int(), stacked, text.size(1) + texts.size(1), packed)
+            return FusedStreamMask(queries.int(), stacked, text.size(1) + texts.size(1))
         rule = same_text(own, texts) & in_order(highest, ranks)
         mask = rule.dense(len(own), own.size(1), texts.size(1), text.device)
         other_segment = (own_segment[:, :, None] != segments[:, None])[:, None]

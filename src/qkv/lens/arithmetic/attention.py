@@ -91,12 +91,12 @@ def _distance_bias(scheme: PositionScheme | None, mask: Tensor | None, head: Hea
 
 def _relative_attention(head: Head) -> Iterator[Step]:
     """Yield XLNet's steps: a score is the sum of three products, each of the query and a learned vector."""
-    x, keys, mask = head.call.inputs
+    x, source, distances, mask = head.call.inputs
     layer, n, i = head.call.module, head.index, head.position
     q = layer.q(x)[0, i].unflatten(-1, (layer.heads, -1))[n]
-    k, v = keys.kv[0].unflatten(-1, (2, layer.heads, -1)).permute(1, 2, 0, 3)  # (H, S, K) each
+    k, v = layer.kv(x if source is None else source)[0].unflatten(-1, (2, layer.heads, -1)).permute(1, 2, 0, 3)  # (H, S, K) each
     yield from _projections(head, q, k[n], v[n])
-    distance = keys.distance.unflatten(-1, (layer.heads, -1))[:, n]  # (L, K), from the largest distance down
+    distance = layer.distance(distances).unflatten(-1, (layer.heads, -1))[:, n]  # (L, K), from the largest distance down
     r = distance[x.size(1) - i + torch.arange(k.size(1), device=x.device)]  # (S, K)
     same_or_other = layer.segments[:, n][mask.other_segment[0, 0, i].long()]  # (S, K)
     u, w, s = layer.to_content[n], layer.to_distance[n], layer.to_segment[n]

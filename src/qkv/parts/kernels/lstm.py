@@ -120,9 +120,7 @@ class _ProjectedLstms(torch.autograd.Function):
     """All tensors over positions have one entry more, the first: what comes before the text, from which position 1 goes on."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, projection: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, projection: Tensor) -> Tensor:
         dtype = torch.bfloat16 if x.is_cuda else x.dtype
         low = [weight.to(dtype).contiguous() for weight in (input_weight, recurrent_weight, projection)]
         (lstms, rows, positions, _), width, cells = x.shape, projection.size(1), projection.size(2)

@@ -1,9 +1,9 @@
-"""The relative part of XLNet's scores, as a bias of the attention kernels (`bias.py`): distances, segments and the mask.
+"""XLNet's attention (`parts/two_stream.py`) block by block: distances, segments, texts and ranks are read where scores are.
 
 The products of queries with all vectors of distances are one matrix product. A query's keys lie side by side among them, one
-entry earlier for each position that it is later; `_slide` brings them to the keys' places, and `_unslide` their gradients back,
-without adding anything up twice. Only whether a key is in another segment matters: softmax ignores what all keys of a query get.
-B rows, N queries, S keys, L distances, D width, H heads, K head width, P = S or more, E = L + 1 or more.
+entry earlier for each position that it is later. Only whether a key is in another segment matters: softmax ignores what all keys
+of a query get. Where one program holds all keys of a row, it computes the whole backward pass; wider rows take two kernels.
+B rows, N queries, S keys, L distances, D width, H heads, K head width, E = L + 1 or more.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,13 @@ from torch import Tensor
 
 from qkv.parts.kernels.bias import PADDED
 from qkv.parts.kernels.linear import sum_over_rows
+from qkv.parts.kernels.wide import LOG2_E, _put, _vectors
 
 if TYPE_CHECKING:
     from qkv.parts.two_stream import FusedStreamMask
 
-OWN, AT_ONCE = 16, 128  # queries of a program, and keys or distances that it processes at once
-
-
-def add_vector(x: Tensor, vector: Tensor) -> Tensor:
-    """Return x + vector in the dtype of x, with the vector's gradient in float32. x (B, N, D), vector (D,) -> (B, N, D)."""
-    return _AddVector.apply(x, vector)
+WIDEST = 128  # keys of a row that one program of the backward pass holds
+WIDE_HEAD = 64  # with wider heads, half as many
 
 
 def with_segment(distances: Tensor, segment: Tensor) -> Tensor:
@@ -33,105 +30,248 @@ def with_segment(distances: Tensor, segment: Tensor) -> Tensor:
     return torch.cat([distances, segment.to(distances.dtype)[None], unused])
 
 
-def relative_bias(q: Tensor, vectors: Tensor, segment_bias: Tensor, mask: "FusedStreamMask") -> Tensor:
-    """Return q times the vector of each key's distance, and of another segment; minus infinity where the mask forbids the key.
+def attend(q: Tensor, kv: Tensor | None, vectors: Tensor, shift: Tensor, segment_bias: Tensor, mask: "FusedStreamMask") -> Tensor:
+    """Compute attention with scores q·k + (q + shift)·vector of the key's distance, and of another segment.
 
-    q (B, N, D), vectors (E, D) from `with_segment`, segment_bias (H,) is added for keys in another segment. -> (B, H, N, P).
+    q (B, N, D) and kv (B, S, 2 D); without kv they are one tensor (B, N, 3 D), whose first S positions have the keys. vectors
+    (E, D) from `with_segment`, shift (D,); segment_bias (H,) is added for keys in another segment. -> (B, N, D).
     """
-    heads = len(segment_bias)
-    by_head = q.flatten(0, 1).unflatten(-1, (heads, -1)).transpose(0, 1)  # (H, B N, K)
-    products = by_head @ vectors.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, B N, E)
-    return _Slide.apply(products, segment_bias, mask, by_head.size(-1) ** -0.5)
+    return _StreamAttention.apply(q.contiguous(), None if kv is None else kv.contiguous(), vectors, shift, segment_bias, mask)
 
 
 @triton.jit
-def _slide(  # type: ignore[no-untyped-def]
-    PRODUCTS, SEGMENT_BIAS, QUERIES, KEYS, BIAS, B, N, S, L, step, bias_step, scale,
-    H: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr,
-):  # fmt: skip
-    """Write the bias of some queries of a row and head."""
-    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    n = tl.program_id(1) * OWN + tl.arange(0, OWN)
-    real, at = n < N, row * N + n
+def _query_facts(QUERIES, row, n, B, N):  # type: ignore[no-untyped-def]
+    """Load text, highest rank, segment and position of some queries."""
+    at, real = row * N + n, n < N
     text, rank = tl.load(QUERIES + at, mask=real, other=0), tl.load(QUERIES + B * N + at, mask=real, other=0)
-    segment, position = (
-        tl.load(QUERIES + 2 * B * N + at, mask=real, other=0),
-        tl.load(QUERIES + 3 * B * N + at, mask=real, other=0),
-    )
-    line = (head * B * N + at) * step
-    other = tl.load(PRODUCTS + line + L, mask=real, other=0.0).to(tl.float32) + tl.load(SEGMENT_BIAS + head)
-    first = line + (L - S) - position  # where the first key's product is
-    for start in range(0, bias_step, AT_ONCE):
-        s = start + tl.arange(0, AT_ONCE)
-        inside, at_key = s < S, row * S + s
-        key_text = tl.load(KEYS + at_key, mask=inside, other=0)
-        key_rank = tl.load(KEYS + B * S + at_key, mask=inside, other=0)
-        key_segment = tl.load(KEYS + 2 * B * S + at_key, mask=inside, other=0)
-        allowed = (text[:, None] == key_text[None, :]) & (key_text > 0)[None, :] & (key_rank[None, :] <= rank[:, None])
-        found = tl.load(PRODUCTS + first[:, None] + s[None, :], mask=allowed, other=0.0).to(tl.float32)
-        found += tl.where(segment[:, None] != key_segment[None, :], other[:, None], 0.0)
-        found = tl.where(allowed, found * scale, float("-inf"))
-        where = ((row * H + head) * N + n)[:, None] * bias_step + s[None, :]
-        tl.store(BIAS + where, found.to(BIAS.dtype.element_ty), mask=real[:, None] & (s < bias_step)[None, :])
+    segment = tl.load(QUERIES + 2 * B * N + at, mask=real, other=0)
+    return text, rank, segment, tl.load(QUERIES + 3 * B * N + at, mask=real, other=0)
 
 
 @triton.jit
-def _unslide(  # type: ignore[no-untyped-def]
-    GRAD, QUERIES, KEYS, GRAD_PRODUCTS, B, N, S, L, step, bias_step, scale,
-    H: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr,
+def _key_facts(KEYS, row, s, B, S):  # type: ignore[no-untyped-def]
+    """Load text, rank and segment of some keys; outside a row the text is 0, which nobody attends to."""
+    at, real = row * S + s, s < S
+    text, rank = tl.load(KEYS + at, mask=real, other=0), tl.load(KEYS + B * S + at, mask=real, other=0)
+    return text, rank, tl.load(KEYS + 2 * B * S + at, mask=real, other=0)
+
+
+@triton.jit
+def _scores(  # type: ignore[no-untyped-def]
+    q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale
+):
+    """Return the scores of some queries and keys, to base 2, and which keys are in another segment."""
+    allowed = (text[:, None] == key_text[None, :]) & (key_text > 0)[None, :] & (key_rank[None, :] <= rank[:, None])
+    another = segment[:, None] != key_segment[None, :]
+    found = tl.dot(q, tl.trans(k)) + tl.load(PRODUCTS + first[:, None] + s[None, :], mask=allowed, other=0.0).to(tl.float32)
+    found += tl.where(another, other[:, None], 0.0)
+    return tl.where(allowed, found * (scale * LOG2_E), float("-inf")), another
+
+
+@triton.jit
+def streams_forward(  # type: ignore[no-untyped-def]
+    Q, KV, PRODUCTS, SEGMENT_BIAS, QUERIES, KEYS, OUT, LOG, B, N, S, L, step, kv_row, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of some queries' products: those of scores that no key has are zero."""
+    """Attend from a block of queries to all keys of a row; LOG gets the log-sum-exp of each query, to base 2."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    PRODUCTS += (head * B * N + row * N) * step
     n = tl.program_id(1) * OWN + tl.arange(0, OWN)
-    real, at = n < N, row * N + n
-    segment = tl.load(QUERIES + 2 * B * N + at, mask=real, other=0)
-    position = tl.load(QUERIES + 3 * B * N + at, mask=real, other=0)
-    line = (head * B * N + at) * step
-    grads = ((row * H + head) * N + n)[:, None] * bias_step
-    other = tl.zeros([OWN], tl.float32)
-    for start in range(0, S, AT_ONCE):  # in the keys' places, where a key's segment is read once for all queries
+    text, rank, segment, position = _query_facts(QUERIES, row, n, B, N)
+    line = n * step  # where a query's products begin, and where that of its first key is
+    first = line + (L - S) - position
+    other = tl.load(PRODUCTS + line + L, mask=n < N, other=0.0).to(tl.float32) + tl.load(SEGMENT_BIAS + head)
+    q = _vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
+    top = tl.full([OWN], -1e30, tl.float32)
+    total = tl.zeros([OWN], tl.float32)
+    out = tl.zeros([OWN, BK], tl.float32)
+    for start in range(0, S, AT_ONCE):
         s = start + tl.arange(0, AT_ONCE)
-        key_segment = tl.load(KEYS + 2 * B * S + row * S + s, mask=s < S, other=0)
-        found = tl.load(GRAD + grads + s[None, :], mask=real[:, None] & (s < S)[None, :], other=0.0).to(tl.float32) * scale
-        other += tl.sum(tl.where(segment[:, None] != key_segment[None, :], found, 0.0), 1)
+        key_text, key_rank, key_segment = _key_facts(KEYS, row, s, B, S)
+        k = _vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        v = _vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        scores, _ = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
+        higher = tl.maximum(top, tl.max(scores, 1))
+        powers, shrink = tl.exp2(scores - higher[:, None]), tl.exp2(top - higher)
+        total = total * shrink + tl.sum(powers, 1)
+        out = out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
+        top = higher
+    whole = tl.where(total > 0, total, 1.0)  # a query that sees nothing gets zeros
+    _put(OUT, row, n, N, head, out / whole[:, None], H * K, K, BK)
+    tl.store(LOG + (row * H + head) * N + n, top + tl.log2(whole), mask=n < N)
+
+
+@triton.jit
+def _put_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Store zeros as the gradients of products that belong to no key."""
     for start in range(0, step, AT_ONCE):
-        l = start + tl.arange(0, AT_ONCE)  # noqa: E741
-        s = l[None, :] - (L - S) + position[:, None]
-        inside = (s >= 0) & (s < S) & (l < L)[None, :] & real[:, None]
-        found = tl.load(GRAD + grads + s, mask=inside, other=0.0).to(tl.float32) * scale
-        keep = real[:, None] & ((l < step) & (l != L))[None, :]
-        tl.store(GRAD_PRODUCTS + line[:, None] + l[None, :], found.to(GRAD_PRODUCTS.dtype.element_ty), mask=keep)
-    tl.store(GRAD_PRODUCTS + line + L, other.to(GRAD_PRODUCTS.dtype.element_ty), mask=real)
+        at = line[:, None] + (start + tl.arange(0, AT_ONCE))[None, :]
+        unread = (at < first[:, None]) | (at >= first[:, None] + S)
+        inside = (at < line[:, None] + step) & (at != line[:, None] + L) & real[:, None]
+        tl.store(GRAD_PRODUCTS + at, 0.0, mask=unread & inside)
 
 
-class _Slide(torch.autograd.Function):
+@triton.jit
+def streams_backward_keys(  # type: ignore[no-untyped-def]
+    Q, KV, PRODUCTS, SEGMENT_BIAS, QUERIES, KEYS, OUT, LOG, GRAD, GRAD_Q, GRAD_KV, GRAD_PRODUCTS, GRAD_OTHER,
+    B, N, S, L, step, kv_row, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    ALL: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradients of a block of keys and of their values; with ALL keys of a row, those of the queries too."""
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    PRODUCTS += (head * B * N + row * N) * step
+    GRAD_PRODUCTS += (head * B * N + row * N) * step
+    s = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    key_text, key_rank, key_segment = _key_facts(KEYS, row, s, B, S)
+    k = _vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+    v = _vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+    segment_bias = tl.load(SEGMENT_BIAS + head)
+    grad_k = tl.zeros([OWN, BK], tl.float32)
+    grad_v = tl.zeros([OWN, BK], tl.float32)
+    for start in range(0, N, AT_ONCE):
+        n = start + tl.arange(0, AT_ONCE)
+        text, rank, segment, position = _query_facts(QUERIES, row, n, B, N)
+        line = n * step  # where a query's products begin, and where that of its first key is
+        first = line + (L - S) - position
+        other = tl.load(PRODUCTS + line + L, mask=n < N, other=0.0).to(tl.float32) + segment_bias
+        q = _vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
+        scores, another = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
+        log = tl.load(LOG + (row * H + head) * N + n, mask=n < N, other=0.0)
+        weights = tl.exp2(scores - log[:, None])
+        grad = _vectors(GRAD, row, n, N, head, H * K, K, BK, False)
+        out = _vectors(OUT, row, n, N, head, H * K, K, BK, False)
+        mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
+        grad_v += tl.dot(tl.trans(weights.to(grad.dtype)), grad)
+        grad_scores = weights * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
+        low = grad_scores.to(q.dtype)
+        grad_k += tl.dot(tl.trans(low), q)
+        if ALL:
+            real = n < N
+            _put(GRAD_Q, row, n, N, head, tl.dot(low, k), Q_STEP, K, BK)
+            inside = real[:, None] & (s < S)[None, :]
+            tl.store(GRAD_PRODUCTS + first[:, None] + s[None, :], grad_scores.to(GRAD_PRODUCTS.dtype.element_ty), mask=inside)
+            _put_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, OWN)
+            found = tl.sum(tl.where(another, grad_scores, 0.0), 1)
+            tl.store(GRAD_PRODUCTS + line + L, found.to(GRAD_PRODUCTS.dtype.element_ty), mask=real)
+            tl.store(GRAD_OTHER + head * B * N + row * N + n, found, mask=real)
+    _put(GRAD_KV + K_AT, row, s, kv_row, head, grad_k, KV_STEP, K, BK)
+    _put(GRAD_KV + V_AT, row, s, kv_row, head, grad_v, KV_STEP, K, BK)
+
+
+@triton.jit
+def streams_backward_queries(  # type: ignore[no-untyped-def]
+    Q, KV, PRODUCTS, SEGMENT_BIAS, QUERIES, KEYS, OUT, LOG, GRAD, GRAD_Q, GRAD_PRODUCTS, GRAD_OTHER,
+    B, N, S, L, step, kv_row, scale,
+    H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
+    OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradients of a block of queries and of their products, in rows with more keys than one program holds."""
+    row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
+    PRODUCTS += (head * B * N + row * N) * step
+    GRAD_PRODUCTS += (head * B * N + row * N) * step
+    n = tl.program_id(1) * OWN + tl.arange(0, OWN)
+    real = n < N
+    text, rank, segment, position = _query_facts(QUERIES, row, n, B, N)
+    line = n * step  # where a query's products begin, and where that of its first key is
+    first = line + (L - S) - position
+    other = tl.load(PRODUCTS + line + L, mask=real, other=0.0).to(tl.float32) + tl.load(SEGMENT_BIAS + head)
+    q = _vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
+    grad = _vectors(GRAD, row, n, N, head, H * K, K, BK, False)
+    out = _vectors(OUT, row, n, N, head, H * K, K, BK, False)
+    mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
+    log = tl.load(LOG + (row * H + head) * N + n, mask=real, other=0.0)
+    grad_q, grad_other = tl.zeros([OWN, BK], tl.float32), tl.zeros([OWN], tl.float32)
+    for start in range(0, S, AT_ONCE):
+        s = start + tl.arange(0, AT_ONCE)
+        key_text, key_rank, key_segment = _key_facts(KEYS, row, s, B, S)
+        k = _vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        v = _vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        scores, another = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
+        grad_scores = tl.exp2(scores - log[:, None]) * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
+        inside = real[:, None] & (s < S)[None, :]
+        tl.store(GRAD_PRODUCTS + first[:, None] + s[None, :], grad_scores.to(GRAD_PRODUCTS.dtype.element_ty), mask=inside)
+        grad_other += tl.sum(tl.where(another, grad_scores, 0.0), 1)
+        grad_q += tl.dot(grad_scores.to(k.dtype), k)
+    _put(GRAD_Q, row, n, N, head, grad_q, Q_STEP, K, BK)
+    _put_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, AT_ONCE)
+    tl.store(GRAD_PRODUCTS + line + L, grad_other.to(GRAD_PRODUCTS.dtype.element_ty), mask=real)
+    tl.store(GRAD_OTHER + head * B * N + row * N + n, grad_other, mask=real)
+
+
+def sizes(kernel: Any, head_width: int) -> dict[str, int]:
+    """Return how many positions a program owns, how many of the others it reads at once, and its launch options."""
+    if kernel is streams_backward_keys:
+        return {"OWN": WIDEST if head_width <= WIDE_HEAD else WIDEST // 2, "AT_ONCE": 32, "num_warps": 8, "num_stages": 1}
+    return {"OWN": 64 if head_width <= WIDE_HEAD else 32, "AT_ONCE": 64, "num_warps": 4, "num_stages": 2}
+
+
+class _StreamAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, products: Tensor, segment_bias: Tensor, mask: "FusedStreamMask", scale: float) -> Tensor:
-        (_, rows, queries), keys, heads = mask.queries.shape, mask.keys.size(2), len(products)
-        products = products.contiguous()
-        bias = products.new_empty(rows, heads, queries, keys + -keys % PADDED)
-        shape = (rows, queries, keys, mask.distances, products.size(-1), bias.size(-1), scale)
-        grid = (rows * heads, triton.cdiv(queries, OWN))
-        _slide[grid](
-            products, segment_bias.float(), mask.queries, mask.keys, bias, *shape, H=heads, OWN=OWN, AT_ONCE=AT_ONCE, num_warps=4
-        )
-        ctx.mask, ctx.shape, ctx.grid = mask, shape, grid
-        return bias
+    def forward(
+        ctx: Any, q: Tensor, kv: Tensor | None, vectors: Tensor, shift: Tensor, segment_bias: Tensor, mask: "FusedStreamMask"
+    ) -> Tensor:
+        width, heads = len(shift), len(segment_bias)
+        distant = q[..., :width] + shift.to(q.dtype)  # (B, N, D)
+        products = _by_head(distant, heads) @ vectors.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, B N, E)
+        out, log = torch.empty_like(distant), q.new_empty(len(q), heads, q.size(1), dtype=torch.float32)
+        bias = segment_bias.float()
+        _launch(streams_forward, q, kv, products, bias, mask, [out, log])
+        ctx.save_for_backward(q, kv, vectors, distant, products, bias, out, log)
+        ctx.mask = mask
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad, mask = grads[0].contiguous(), ctx.mask
-        rows, queries, _, distances, step, *_ = ctx.shape
-        found = grad.new_empty(grad.size(1), rows * queries, step)
-        _unslide[ctx.grid](grad, mask.queries, mask.keys, found, *ctx.shape, H=len(found), OWN=OWN, AT_ONCE=AT_ONCE, num_warps=4)
-        return found, found[:, :, distances].sum(1, dtype=torch.float32), None, None
+        q, kv, vectors, distant, products, bias, out, log = ctx.saved_tensors
+        mask, heads, width, keys, grad = ctx.mask, len(bias), distant.size(-1), ctx.mask.keys.size(2), grads[0].contiguous()
+        grad_q, grad_products = torch.empty_like(q), torch.empty_like(products)
+        grad_other = torch.empty_like(products[..., 0], dtype=torch.float32)
+        grad_kv = grad_q if kv is None else torch.empty_like(kv)
+        if kv is None:
+            grad_q[:, keys:, width:] = 0  # positions without keys
+        one = keys <= sizes(streams_backward_keys, width // heads)["OWN"]  # block of keys
+        _launch(
+            streams_backward_keys, q, kv, products, bias, mask,
+            [out, log, grad, grad_q, grad_kv, grad_products, grad_other], ALL=one,
+        )  # fmt: skip
+        if not one:
+            _launch(streams_backward_queries, q, kv, products, bias, mask, [out, log, grad, grad_q, grad_products, grad_other])
+        by_head = vectors.unflatten(-1, (heads, -1)).transpose(0, 1)  # (H, E, K)
+        grad_distant = torch.empty_like(distant)
+        torch.bmm(grad_products, by_head, out=_by_head(grad_distant, heads))
+        grad_vectors = (grad_products.transpose(1, 2) @ _by_head(distant, heads)).transpose(0, 1).flatten(1)
+        grad_q[..., :width] += grad_distant
+        grad_shift = sum_over_rows(grad_distant.flatten(0, 1))[1]
+        return grad_q, None if kv is None else grad_kv, grad_vectors, grad_shift, grad_other.sum(1), None
 
 
-class _AddVector(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, vector: Tensor) -> Tensor:
-        return x + vector.to(x.dtype)
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    """View each head's part of the vectors at all positions. (B, N, D) -> (H, B N, K)."""
+    return x.flatten(0, 1).unflatten(-1, (heads, -1)).transpose(0, 1)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        return grads[0], sum_over_rows(grads[0].flatten(0, -2).contiguous())[1]
+
+def _launch(
+    kernel: Any,
+    q: Tensor,
+    kv: Tensor | None,
+    products: Tensor,
+    bias: Tensor,
+    mask: "FusedStreamMask",
+    rest: list[Tensor],
+    **flags: bool,
+) -> None:
+    """Start a program for each row, head and block of keys or queries."""
+    heads = len(bias)
+    kv, width = (q, q.size(-1) // 3) if kv is None else (kv, kv.size(-1) // 2)
+    first = kv.size(-1) - 2 * width  # keys begin there, values a width later
+    (_, rows, queries), keys = mask.queries.shape, mask.keys.size(2)
+    blocks = sizes(kernel, width // heads)
+    own = keys if kernel is streams_backward_keys else queries
+    kernel[rows * heads, triton.cdiv(own, blocks["OWN"])](
+        q, kv, products, bias, mask.queries, mask.keys, *rest,
+        rows, queries, keys, mask.distances, products.size(-1), kv.size(1), (width // heads) ** -0.5,
+        H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width,
+        **flags, **blocks, BK=max(16, triton.next_power_of_2(width // heads)),
+    )  # fmt: skip
