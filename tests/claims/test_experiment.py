@@ -143,6 +143,21 @@ def test_words_rules_and_pictures_do_not_count_as_code() -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("import time", "import tyme", r"toy\.py, line 3: ModuleNotFoundError: No module named 'tyme'"),
+        ("CLAIM = Claim(", "CLAIM = Clame(", r"toy\.py, line 19: NameError"),
+        ('topic="words"', 'topic="birds"', r"toy\.py: topic 'birds' is not known"),
+    ],
+)
+def test_mistakes_in_a_users_own_claim_get_one_line(old: str, new: str, message: str, toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ConfigError, match=message):
+        run(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("ordre", {}, "did you mean order"),

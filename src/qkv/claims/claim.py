@@ -10,13 +10,14 @@ import difflib
 import hashlib
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.claims.verdict import MIN_SEEDS, VerdictRule
 
 LIBRARY = Path(__file__).parent / "library"
@@ -140,6 +141,13 @@ def _execute(file: Path, text: str) -> dict[str, Any]:
         exec(compile(text, file, "exec"), module.__dict__)
     except SyntaxError as error:
         raise ConfigError(f"{file}, line {error.lineno}: {error.msg}") from None
+    except QkvError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    except Exception as error:
+        if file.parent == LIBRARY:
+            raise  # our own mistake
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        raise ConfigError(f"{file}, line {lines[-1]}: {type(error).__name__}: {error}") from error
     return module.__dict__
 
 
