@@ -16,7 +16,7 @@ from qkv.claims import experiment
 from qkv.claims.claim import Claim, NamedClaim, claim_names, code_digest, find_claim
 from qkv.claims.experiment import RunOptions, run_claim
 from qkv.claims.page import write_record
-from qkv.claims.record import read_records
+from qkv.claims.record import make_record, read_records
 from qkv.claims.verdict import FAILS, HOLDS, UNDECIDED
 
 TOY = '''
@@ -115,6 +115,13 @@ def test_a_damaged_cell_is_named(toy: Any, tmp_path: Path) -> None:
     cell.write_text("{")
     with pytest.raises(DataError, match=cell.name):
         run(path, out)
+
+
+def test_a_users_own_claim_has_a_command_that_works_and_a_name_of_its_own(toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    assert make_record(run(path, tmp_path / "out"), ["--seeds", "3"])["command"] == f"qkv claims run {path} --seeds 3"
+    with pytest.raises(ConfigError, match="give the file another name"):
+        run(path.rename(tmp_path / "order.py"), tmp_path / "out")
 
 
 def test_a_figure_that_is_no_number_is_refused(toy: Any, tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ def find_claim(name: str) -> NamedClaim:
         file = Path(name)
         if not file.exists():
             raise ConfigError(f"{name}: no such file; give a file that ends in CLAIM = Claim(...), or a name (see qkv claims)")
+        if file.stem.replace("_", "-") in claim_names() and file.resolve().parent != LIBRARY.resolve():
+            raise ConfigError(f"{name}: {file.stem} is a claim of qkv, and would share its folder; give the file another name")
     else:
         file = LIBRARY / f"{name.replace('-', '_')}.py"
         if name not in claim_names():

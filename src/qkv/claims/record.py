@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.claims.claim import SIZES, Claim
+from qkv.claims.claim import LIBRARY, SIZES, Claim
 from qkv.claims.experiment import Result
 from qkv.claims.verdict import HOLDS, interval_of_mean
 from qkv.report.charts import short
@@ -22,6 +22,7 @@ def make_record(result: Result, options: Sequence[str] = ()) -> Record:
     """Return everything about a run as plain values; `options` are those of the command beside the size."""
     claim: Claim = result.named.claim
     size = {"quick": ["--quick"], "gpu": ["--size", "gpu"]}.get(result.size, [])
+    own = result.named.file.parent != LIBRARY
     return {
         "name": result.named.name,
         **{name: getattr(claim, name) for name in TEXTS},
@@ -34,7 +35,7 @@ def make_record(result: Result, options: Sequence[str] = ()) -> Record:
         "units": dict(claim.units),
         "figures": result.figures,
         "facts": dict(result.facts),
-        "command": shlex.join(["qkv", "claims", "run", result.named.name, *size, *options]),
+        "command": shlex.join(["qkv", "claims", "run", str(result.named.file) if own else result.named.name, *size, *options]),
     }
 
 
