@@ -120,6 +120,15 @@ def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:
     assert "not run yet" in shown and "does not hold here" in shown and "2026-11-17" in shown
 
 
+def test_the_list_has_the_users_own_claims_too(runs: Path) -> None:
+    shutil.copytree(runs / "order", runs / "mine")
+    record = runs / "mine" / "cpu" / "claim.json"
+    record.write_text(record.read_text().replace('"name": "order"', '"name": "mine"'))
+    shutil.rmtree(runs / "mine" / "quick")
+    shown = CliRunner().invoke(app, ["claims", "--out", str(runs)], env={"COLUMNS": "200"}).output
+    assert [line.split()[0] for line in shown.splitlines()[-3:] if line] == ["mine", "Run"]
+
+
 def test_a_damaged_record_is_named_before_anything_is_computed(runs: Path) -> None:
     (runs / "order" / "cpu" / "claim.json").write_text("{")
     for command in (["claims", "--out", str(runs)], ["claims", "run", "order", "--out", str(runs)]):
