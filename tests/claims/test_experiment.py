@@ -168,6 +168,8 @@ def test_mistakes_in_a_users_own_claim_get_one_line(old: str, new: str, message:
     ("name", "options", "message"),
     [
         ("ordre", {}, "did you mean order"),
+        ("king", {}, "did you mean king-queen"),
+        ("nonsense", {}, "see qkv claims"),
         ("missing.py", {}, "no such file"),
         ("order", {"text": Path("some.txt")}, "does not read text"),
         ("order", {"on": "moon"}, "choose local or ray"),

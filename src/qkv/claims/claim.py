@@ -124,7 +124,8 @@ def find_claim(name: str) -> NamedClaim:
     else:
         file = LIBRARY / f"{name.replace('-', '_')}.py"
         if name not in claim_names():
-            near = difflib.get_close_matches(name.lower().replace("_", "-"), claim_names(), n=1, cutoff=0.3)
+            wanted = name.lower().replace("_", "-")
+            near = difflib.get_close_matches(wanted, claim_names(), n=1) or [one for one in claim_names() if wanted in one]
             hint = f"did you mean {near[0]}?" if near else "see qkv claims"
             raise ConfigError(f"no claim {name!r}; {hint}")
     text = file.read_text(encoding="utf-8")
