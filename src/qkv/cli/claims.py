@@ -75,7 +75,7 @@ def run_command(
         for one in findings:
             print(f"  {label}{one['says']}: {one['outcome']} ({explain(one)})")
     print(f"{shown_verdict(record)}: {record['reason']}")
-    if before and shown_verdict(before[0]) != shown_verdict(record):
+    if before and before[0]["verdict"] != record["verdict"]:
         print(f"the verdict has changed: it was {shown_verdict(before[0])} on {before[0]['facts']['date']}")
     old = record["facts"]["cells from other code"]
     if old:
