@@ -9,7 +9,7 @@ from typing import Any
 from qkv.base.errors import DataError
 from qkv.claims.claim import LIBRARY, SIZES, Claim
 from qkv.claims.experiment import Result
-from qkv.claims.verdict import HOLDS, interval_of_mean
+from qkv.claims.verdict import FAILS, HOLDS, interval_of_mean
 from qkv.report.charts import short
 from qkv.training.progress import duration
 
@@ -104,12 +104,15 @@ def explain(finding: Record) -> str:
 
 
 def shown_verdict(record: Record) -> str:
-    """Return the verdict, and what it hides: how many parts hold, that a control failed, that it is preliminary."""
-    holding, notes = sum(part["outcome"] == HOLDS for part in record["parts"]), []
+    """Return the verdict, and what it hides: how many parts hold or do not, a failed control, that it is preliminary."""
+    holding, failing = (sum(part["outcome"] == outcome for part in record["parts"]) for outcome in (HOLDS, FAILS))
+    notes = []
     if any(control["outcome"] != HOLDS for control in record["controls"]):
         notes.append("a control failed")
     elif 0 < holding < len(record["parts"]):
         notes.append(f"{holding} of {len(record['parts'])} parts hold")
+    elif 0 < failing < len(record["parts"]):
+        notes.append(f"{failing} of {len(record['parts'])} parts {'does' if failing == 1 else 'do'} not hold")
     notes += [record["preliminary"]] if record["preliminary"] else []
     return f"{record['verdict']} ({'; '.join(notes)})" if notes else record["verdict"]
 
