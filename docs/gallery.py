@@ -13,6 +13,7 @@ from qkv.claims.verdict import VERDICTS
 
 DOCS = Path(__file__).parent
 ROW = re.compile(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (\w+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+PRELIMINARY = re.compile(r"(quick|\d of \d+ seeds)\)$")
 OPEN = "not run yet"
 
 
@@ -29,9 +30,11 @@ class Row(NamedTuple):
 
 def gallery_page() -> str:
     """Return the page, Markdown with the cards in HTML."""
-    rows: dict[str, list[Row]] = {}  # of a claim, the largest size first
+    rows: dict[str, list[Row]] = {}  # of a claim, the largest size with all seeds first
     for name, *row in ROW.findall((DOCS / "claims.md").read_text(encoding="utf-8")):
         rows.setdefault(name, []).insert(0, Row(*row))
+    for some in rows.values():
+        some.sort(key=lambda row: PRELIMINARY.search(row.verdict) is not None)
     claims = sorted(map(find_claim, claim_names()), key=lambda one: (TOPICS.index(one.claim.topic), one.name))
     cards = [_card(one, rows.get(one.name, [])) for one in claims]
     return "\n".join(

@@ -62,8 +62,8 @@ def read_records(out: Path) -> dict[str, dict[str, tuple[Record, str]]]:
 
 
 def best_record(sizes: dict[str, tuple[Record, str]]) -> tuple[Record, str]:
-    """Return the record of the largest size."""
-    return max(sizes.values(), key=lambda one: SIZES.index(one[0]["size"]))
+    """Return the record of the largest size with all seeds; where none has all, that of the largest size."""
+    return max(sizes.values(), key=lambda one: (not one[0]["preliminary"], SIZES.index(one[0]["size"])))
 
 
 def scalar_figures(record: Record) -> list[str]:
