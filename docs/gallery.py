@@ -70,10 +70,10 @@ def _card(named: NamedClaim, rows: list[Row]) -> str:
         f'<a href="../claims.html#{row.anchor}">all figures</a>'
         for row in rows
     )
-    facts = facts or f"<code>qkv claims run {named.name}</code>"
     return (
         f'<article data-topic="{claim.topic}" data-verdict="{kind}"><p class="claims-kind"><b class="{kind.replace(" ", "-")}">'
         f"{html.escape(verdict)}</b> {claim.topic}</p><h2>{html.escape(claim.statement)}</h2>{shown}"
         f'<p>{html.escape(claim.explanation)}</p><p class="claims-formula">{html.escape(claim.formula)}</p>'
-        f'<p class="claims-facts">{html.escape(claim.source)}. {facts}</p></article>'
+        f'<p class="claims-facts">{html.escape(claim.source)}. {facts}</p>'
+        f"<p><code>qkv claims run {named.name}</code></p></article>"
     )
