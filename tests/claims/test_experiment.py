@@ -230,4 +230,14 @@ def test_a_claim_whose_effect_is_switched_off_does_not_hold(tmp_path: Path, in_p
     in_place_of("order", tiny("order", variants=dict.fromkeys(claim.variants, claim.variants["sinusoidal"])))
     result = run_claim("order", tmp_path, RunOptions(size="quick", workers=1), lambda line: None)
     assert result.figures["no positions"] == result.figures["sinusoidal"], "the same settings and seeds give the same figures"
-    assert result.verdict.verdict in (FAILS, UNDECIDED)
+    assert result.verdict.verdict == UNDECIDED, "after two updates a control fails in any case"
+    assert result.verdict.parts[0].outcome == FAILS, "with positions everywhere, states depend on the order"
+
+
+def test_an_exact_claim_holds_and_does_not_where_its_effect_is_switched_off(tmp_path: Path, in_place_of: Any) -> None:
+    claim = find_claim("padding").claim
+    unmasked = {name: {**settings, "no mask": True} for name, settings in claim.variants.items()}
+    for variants, verdict in ((claim.variants, HOLDS), (unmasked, FAILS)):
+        in_place_of("padding", dataclasses.replace(claim, variants=variants))
+        options = RunOptions(size="quick", workers=1)
+        assert run_claim("padding", tmp_path / verdict, options, lambda line: None).verdict.verdict == verdict
