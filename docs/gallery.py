@@ -13,6 +13,7 @@ from qkv.claims.verdict import VERDICTS
 
 DOCS = Path(__file__).parent
 ROW = re.compile(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (\w+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+PRELIMINARY = re.compile(r"(quick|\d of \d+ seeds)\)$")
 OPEN = "not run yet"
 
 
@@ -29,9 +30,11 @@ class Row(NamedTuple):
 
 def gallery_page() -> str:
     """Return the page, Markdown with the cards in HTML."""
-    rows: dict[str, list[Row]] = {}  # of a claim, the largest size first
+    rows: dict[str, list[Row]] = {}  # of a claim, the largest size with all seeds first
     for name, *row in ROW.findall((DOCS / "claims.md").read_text(encoding="utf-8")):
         rows.setdefault(name, []).insert(0, Row(*row))
+    for some in rows.values():
+        some.sort(key=lambda row: PRELIMINARY.search(row.verdict) is not None)
     claims = sorted(map(find_claim, claim_names()), key=lambda one: (TOPICS.index(one.claim.topic), one.name))
     cards = [_card(one, rows.get(one.name, [])) for one in claims]
     return "\n".join(
@@ -67,10 +70,10 @@ def _card(named: NamedClaim, rows: list[Row]) -> str:
         f'<a href="../claims.html#{row.anchor}">all figures</a>'
         for row in rows
     )
-    facts = facts or f"<code>qkv claims run {named.name}</code>"
     return (
         f'<article data-topic="{claim.topic}" data-verdict="{kind}"><p class="claims-kind"><b class="{kind.replace(" ", "-")}">'
         f"{html.escape(verdict)}</b> {claim.topic}</p><h2>{html.escape(claim.statement)}</h2>{shown}"
         f'<p>{html.escape(claim.explanation)}</p><p class="claims-formula">{html.escape(claim.formula)}</p>'
-        f'<p class="claims-facts">{html.escape(claim.source)}. {facts}</p></article>'
+        f'<p class="claims-facts">{html.escape(claim.source)}. {facts}</p>'
+        f"<p><code>qkv claims run {named.name}</code></p></article>"
     )

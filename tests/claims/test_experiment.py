@@ -16,7 +16,7 @@ from qkv.claims import experiment
 from qkv.claims.claim import Claim, NamedClaim, claim_names, code_digest, find_claim
 from qkv.claims.experiment import RunOptions, run_claim
 from qkv.claims.page import write_record
-from qkv.claims.record import read_records
+from qkv.claims.record import make_record, read_records
 from qkv.claims.verdict import FAILS, HOLDS, UNDECIDED
 
 TOY = '''
@@ -117,6 +117,13 @@ def test_a_damaged_cell_is_named(toy: Any, tmp_path: Path) -> None:
         run(path, out)
 
 
+def test_a_users_own_claim_has_a_command_that_works_and_a_name_of_its_own(toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    assert make_record(run(path, tmp_path / "out"), ["--seeds", "3"])["command"] == f"qkv claims run {path} --seeds 3"
+    with pytest.raises(ConfigError, match="give the file another name"):
+        run(path.rename(tmp_path / "order.py"), tmp_path / "out")
+
+
 def test_a_figure_that_is_no_number_is_refused(toy: Any, tmp_path: Path) -> None:
     path = toy()
     path.write_text(path.read_text().replace('{"x": cell["effect"]', '{"x": float("nan") * cell["effect"]'))
@@ -143,9 +150,26 @@ def test_words_rules_and_pictures_do_not_count_as_code() -> None:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("import time", "import tyme", r"toy\.py, line 3: ModuleNotFoundError: No module named 'tyme'"),
+        ("CLAIM = Claim(", "CLAIM = Clame(", r"toy\.py, line 19: NameError"),
+        ('topic="words"', 'topic="birds"', r"toy\.py: topic 'birds' is not known"),
+    ],
+)
+def test_mistakes_in_a_users_own_claim_get_one_line(old: str, new: str, message: str, toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ConfigError, match=message):
+        run(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("ordre", {}, "did you mean order"),
+        ("king", {}, "did you mean king-queen"),
+        ("nonsense", {}, "see qkv claims"),
         ("missing.py", {}, "no such file"),
         ("order", {"text": Path("some.txt")}, "does not read text"),
         ("order", {"on": "moon"}, "choose local or ray"),
@@ -206,4 +230,14 @@ def test_a_claim_whose_effect_is_switched_off_does_not_hold(tmp_path: Path, in_p
     in_place_of("order", tiny("order", variants=dict.fromkeys(claim.variants, claim.variants["sinusoidal"])))
     result = run_claim("order", tmp_path, RunOptions(size="quick", workers=1), lambda line: None)
     assert result.figures["no positions"] == result.figures["sinusoidal"], "the same settings and seeds give the same figures"
-    assert result.verdict.verdict in (FAILS, UNDECIDED)
+    assert result.verdict.verdict == UNDECIDED, "after two updates a control fails in any case"
+    assert result.verdict.parts[0].outcome == FAILS, "with positions everywhere, states depend on the order"
+
+
+def test_an_exact_claim_holds_and_does_not_where_its_effect_is_switched_off(tmp_path: Path, in_place_of: Any) -> None:
+    claim = find_claim("padding").claim
+    unmasked = {name: {**settings, "no mask": True} for name, settings in claim.variants.items()}
+    for variants, verdict in ((claim.variants, HOLDS), (unmasked, FAILS)):
+        in_place_of("padding", dataclasses.replace(claim, variants=variants))
+        options = RunOptions(size="quick", workers=1)
+        assert run_claim("padding", tmp_path / verdict, options, lambda line: None).verdict.verdict == verdict

@@ -14,8 +14,8 @@ from qkv.claims.claim import find_claim
 from qkv.claims.documents import BEGIN, END, replace_results
 from qkv.claims.experiment import Result
 from qkv.claims.page import write_gallery, write_record
-from qkv.claims.record import read_records
-from qkv.claims.verdict import decide
+from qkv.claims.record import best_record, read_records, shown_verdict
+from qkv.claims.verdict import FAILS, HOLDS, PARTLY, UNDECIDED, decide
 from qkv.cli.app import app
 
 RIGHT = {
@@ -118,6 +118,35 @@ def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:
     shown = " ".join(CliRunner().invoke(app, ["claims", "--out", str(runs)], env={"COLUMNS": "200"}).output.split())
     assert find_claim("order").claim.statement in shown
     assert "not run yet" in shown and "does not hold here" in shown and "2026-11-17" in shown
+
+
+def test_the_list_has_the_users_own_claims_too(runs: Path) -> None:
+    shutil.copytree(runs / "order", runs / "mine")
+    record = runs / "mine" / "cpu" / "claim.json"
+    record.write_text(record.read_text().replace('"name": "order"', '"name": "mine"'))
+    shutil.rmtree(runs / "mine" / "quick")
+    shown = CliRunner().invoke(app, ["claims", "--out", str(runs)], env={"COLUMNS": "200"}).output
+    assert [line.split()[0] for line in shown.splitlines()[-3:] if line] == ["mine", "Run"]
+
+
+def test_a_verdict_says_what_it_hides() -> None:
+    parts = [{"outcome": outcome} for outcome in (FAILS, FAILS, UNDECIDED)]
+    record = {"verdict": UNDECIDED, "parts": parts, "controls": [], "preliminary": ""}
+    assert shown_verdict(record) == "undecided (2 of 3 parts do not hold)"
+    assert shown_verdict({**record, "parts": parts[1:]}) == "undecided (1 of 2 parts does not hold)"
+    assert shown_verdict({**record, "parts": parts[:2], "verdict": FAILS}) == "does not hold here"
+    assert shown_verdict({**record, "parts": [{"outcome": HOLDS}, *parts[:2]], "verdict": PARTLY}) == (
+        "holds partly (1 of 3 parts hold)"
+    )
+
+
+def test_a_larger_size_with_some_of_the_seeds_hides_no_full_verdict() -> None:
+    def shown(**preliminary: str) -> str:
+        return best_record({size: ({"size": size, "preliminary": why}, "") for size, why in preliminary.items()})[0]["size"]
+
+    assert shown(cpu="", gpu="") == "gpu"
+    assert shown(cpu="", gpu="3 of 5 seeds", quick="quick") == "cpu"
+    assert shown(cpu="3 of 5 seeds", gpu="3 of 5 seeds", quick="quick") == "gpu"
 
 
 def test_a_damaged_record_is_named_before_anything_is_computed(runs: Path) -> None:

@@ -10,13 +10,14 @@ import difflib
 import hashlib
 import shutil
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, QkvError
 from qkv.claims.verdict import MIN_SEEDS, VerdictRule
 
 LIBRARY = Path(__file__).parent / "library"
@@ -118,10 +119,13 @@ def find_claim(name: str) -> NamedClaim:
         file = Path(name)
         if not file.exists():
             raise ConfigError(f"{name}: no such file; give a file that ends in CLAIM = Claim(...), or a name (see qkv claims)")
+        if file.stem.replace("_", "-") in claim_names() and file.resolve().parent != LIBRARY.resolve():
+            raise ConfigError(f"{name}: {file.stem} is a claim of qkv, and would share its folder; give the file another name")
     else:
         file = LIBRARY / f"{name.replace('-', '_')}.py"
         if name not in claim_names():
-            near = difflib.get_close_matches(name.lower().replace("_", "-"), claim_names(), n=1, cutoff=0.3)
+            wanted = name.lower().replace("_", "-")
+            near = difflib.get_close_matches(wanted, claim_names(), n=1) or [one for one in claim_names() if wanted in one]
             hint = f"did you mean {near[0]}?" if near else "see qkv claims"
             raise ConfigError(f"no claim {name!r}; {hint}")
     text = file.read_text(encoding="utf-8")
@@ -140,6 +144,13 @@ def _execute(file: Path, text: str) -> dict[str, Any]:
         exec(compile(text, file, "exec"), module.__dict__)
     except SyntaxError as error:
         raise ConfigError(f"{file}, line {error.lineno}: {error.msg}") from None
+    except QkvError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    except Exception as error:
+        if file.parent == LIBRARY:
+            raise  # our own mistake
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        raise ConfigError(f"{file}, line {lines[-1]}: {type(error).__name__}: {error}") from error
     return module.__dict__
 
 

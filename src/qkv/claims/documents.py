@@ -28,7 +28,7 @@ def verdicts_table(rows: Iterable[str]) -> str:
 
 
 def in_order(records: Records) -> list[tuple[Record, str]]:
-    """Return each claim at its largest size with its picture, by topic and name."""
+    """Return each claim at its best size (see `best_record`) with its picture, by topic and name."""
     return sorted(map(best_record, records.values()), key=lambda one: (TOPICS.index(one[0]["topic"]), one[0]["name"]))
 
 

@@ -93,7 +93,7 @@ def plan(named: NamedClaim, folder: Path, options: RunOptions) -> list[_Task]:
     """Return all cells, seed by seed; refuse options that cannot work."""
     claim = named.claim
     if options.size not in claim.sizes:
-        raise ConfigError(f"{named.name} has no size {options.size}; choose {' or '.join(claim.sizes)}")
+        raise ConfigError(f"{named.name} has no size {options.size}; leave --size out, or choose --quick")
     if options.text is not None and not claim.uses_text:
         raise ConfigError(f"{named.name} does not read text; leave --text out")
     if options.text is not None and not options.text.is_file():
@@ -103,8 +103,8 @@ def plan(named: NamedClaim, folder: Path, options: RunOptions) -> list[_Task]:
     if options.on == "ray" and claim.timed:
         raise ConfigError(f"{named.name} measures time, one cell after the other; leave --on out")
     device = "cuda" if options.size == "gpu" else "cpu"
-    if options.on == "local":
-        choose_device(device)  # refuses a GPU that is not there
+    if options.on == "local" and device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("--size gpu: torch sees no GPU here; leave --size out, or add --on ray")
     seeds = options.seeds or (QUICK_SEEDS if options.size == "quick" else claim.seeds)
     tasks = []
     for seed in range(1, seeds + 1):

@@ -72,7 +72,7 @@ def write_record(result: Result, folder: Path, options: Sequence[str] = ()) -> R
 
 
 def write_gallery(records: dict[str, dict[str, tuple[Record, str]]], out: Path) -> Path:
-    """Write index.html with all claims, in the order of topics; each is shown at its largest size."""
+    """Write index.html with all claims, in the order of topics; other sizes unfold below the best (see `best_record`)."""
     best = in_order(records)
     others = {
         record["name"]: [other for other in records[record["name"]].values() if other[0]["size"] != record["size"]]

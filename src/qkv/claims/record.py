@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from qkv.base.errors import DataError
-from qkv.claims.claim import SIZES, Claim
+from qkv.claims.claim import LIBRARY, SIZES, Claim
 from qkv.claims.experiment import Result
-from qkv.claims.verdict import HOLDS, interval_of_mean
+from qkv.claims.verdict import FAILS, HOLDS, interval_of_mean
 from qkv.report.charts import short
 from qkv.training.progress import duration
 
@@ -22,6 +22,7 @@ def make_record(result: Result, options: Sequence[str] = ()) -> Record:
     """Return everything about a run as plain values; `options` are those of the command beside the size."""
     claim: Claim = result.named.claim
     size = {"quick": ["--quick"], "gpu": ["--size", "gpu"]}.get(result.size, [])
+    own = result.named.file.parent != LIBRARY
     return {
         "name": result.named.name,
         **{name: getattr(claim, name) for name in TEXTS},
@@ -34,7 +35,7 @@ def make_record(result: Result, options: Sequence[str] = ()) -> Record:
         "units": dict(claim.units),
         "figures": result.figures,
         "facts": dict(result.facts),
-        "command": shlex.join(["qkv", "claims", "run", result.named.name, *size, *options]),
+        "command": shlex.join(["qkv", "claims", "run", str(result.named.file) if own else result.named.name, *size, *options]),
     }
 
 
@@ -61,8 +62,8 @@ def read_records(out: Path) -> dict[str, dict[str, tuple[Record, str]]]:
 
 
 def best_record(sizes: dict[str, tuple[Record, str]]) -> tuple[Record, str]:
-    """Return the record of the largest size."""
-    return max(sizes.values(), key=lambda one: SIZES.index(one[0]["size"]))
+    """Return the record of the largest size with all seeds; where none has all, that of the largest size."""
+    return max(sizes.values(), key=lambda one: (not one[0]["preliminary"], SIZES.index(one[0]["size"])))
 
 
 def scalar_figures(record: Record) -> list[str]:
@@ -103,12 +104,15 @@ def explain(finding: Record) -> str:
 
 
 def shown_verdict(record: Record) -> str:
-    """Return the verdict, and what it hides: how many parts hold, that a control failed, that it is preliminary."""
-    holding, notes = sum(part["outcome"] == HOLDS for part in record["parts"]), []
+    """Return the verdict, and what it hides: how many parts hold or do not, a failed control, that it is preliminary."""
+    holding, failing = (sum(part["outcome"] == outcome for part in record["parts"]) for outcome in (HOLDS, FAILS))
+    notes = []
     if any(control["outcome"] != HOLDS for control in record["controls"]):
         notes.append("a control failed")
     elif 0 < holding < len(record["parts"]):
         notes.append(f"{holding} of {len(record['parts'])} parts hold")
+    elif 0 < failing < len(record["parts"]):
+        notes.append(f"{failing} of {len(record['parts'])} parts {'does' if failing == 1 else 'do'} not hold")
     notes += [record["preliminary"]] if record["preliminary"] else []
     return f"{record['verdict']} ({'; '.join(notes)})" if notes else record["verdict"]
 

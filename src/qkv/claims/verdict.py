@@ -5,10 +5,11 @@ It looks at the interval of the mean difference (Student's t over seeds, 95 %; w
 
 - holds: the interval excludes 0 in the predicted direction, and the mean is at least as large as the effect that matters;
 - does not hold here: the interval lies below the effect that matters (there is none, a smaller one, or the opposite);
-- undecided: neither; more seeds would tell.
+- undecided: neither; more seeds may tell.
 
-So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules too: if one fails, the
-experiment could not have shown the effect, and the verdict is "undecided" whatever the parts say.
+A rule of equality holds if the whole interval lies within its bounds, and does not hold if the interval excludes 0 and the mean
+lies beyond a bound. So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules too: if
+one fails, the experiment could not have shown the effect, and the verdict is "undecided" whatever the parts say.
 """
 
 import math
@@ -140,7 +141,7 @@ class Higher(Compared):
             other = "the effect goes the other way" if high < 0 else "the effect is smaller than it must be" if low > 0 else None
             outcome, reason = FAILS, other or "there is no effect of that size"
         else:
-            outcome, reason = UNDECIDED, "the seeds differ too much to tell"
+            outcome, reason = UNDECIDED, "the interval allows an effect that matters and one that does not"
         if ratio:
             mean, low, high, wanted = (math.exp(value) for value in (mean, low, high, wanted))
         return Finding(self.says, outcome, reason, self.figure, mean, low, high, found.p, wanted, ratio)
@@ -172,7 +173,7 @@ class Same(Compared):
         elif (found.low > 0 or found.high < 0) and abs(found.mean) >= self.within:
             outcome, reason = FAILS, "there is a difference, and it is large enough to matter"
         else:
-            outcome, reason = UNDECIDED, "the seeds differ too much to tell"
+            outcome, reason = UNDECIDED, "the interval allows an effect that matters and one that does not"
         return Finding(self.says, outcome, reason, self.figure, found.mean, found.low, found.high, found.p, self.within)
 
 

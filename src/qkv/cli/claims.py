@@ -33,6 +33,9 @@ def list_command(context: typer.Context, out: Out = RUNS) -> None:
             record, _ = best_record(records[name])
             row = [shown_verdict(record), record["facts"]["date"], cost(record)]
         table.add_row(name, find_claim(name).claim.statement, *row)
+    for name in sorted(set(records) - set(claim_names())):  # the user's own
+        record, _ = best_record(records[name])
+        table.add_row(name, record["statement"], shown_verdict(record), record["facts"]["date"], cost(record))
     console = Console(highlight=False, file=sys.stdout)
     console.print(table)
     console.print("\nRun one: qkv claims run NAME --quick", markup=False)
@@ -72,7 +75,7 @@ def run_command(
         for one in findings:
             print(f"  {label}{one['says']}: {one['outcome']} ({explain(one)})")
     print(f"{shown_verdict(record)}: {record['reason']}")
-    if before and shown_verdict(before[0]) != shown_verdict(record):
+    if before and before[0]["verdict"] != record["verdict"]:
         print(f"the verdict has changed: it was {shown_verdict(before[0])} on {before[0]['facts']['date']}")
     old = record["facts"]["cells from other code"]
     if old:
