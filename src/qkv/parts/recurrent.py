@@ -157,7 +157,7 @@ def run_side_by_side(layers: Sequence[Recurrence], inputs: Sequence[Tensor]) -> 
     """
     first, x = layers[0], inputs[0]
     fused = first.training and torch.is_grad_enabled() and x.numel() and kernels.usable(x)
-    if first.recorder is None or not fused or first.cells.proj_size > kernels.lstm.WIDEST:
+    if first.recorder is None or not fused:
         return [layer(x) for layer, x in zip(layers, inputs, strict=True)]
 
     def run(x: Tensor) -> Tensor:

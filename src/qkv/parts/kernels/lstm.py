@@ -1,14 +1,10 @@
-"""LSTMs with projections (Sak et al. 2014), several at once: one kernel runs all positions forward, another one backward.
+"""LSTMs with projections (Sak et al. 2014), several at once: two small kernels for each position and direction of computing.
 
-A program has some rows and some cells of one LSTM. It loads its part of the weights once, then goes from position to position.
-The programs that share rows exchange one thing: the product over all cells, which is the projected state on the way forward
-and the gradient of the state before on the way back. Each program writes its part of that sum, counts itself as arrived, and
-waits until the others have arrived; then each adds all parts, in the same order. Rows need not wait for other rows.
-That cannot wait for ever: a GPU starts programs in order, and those that share rows follow each other, so that of all programs
-that run, only the last few can miss others, which start when the programs before them have ended.
-Weights' gradients, and the gates' input parts, are matrix products over all positions. States, gates and factors of products
-are in bf16, sums and cells in float32.
-N LSTMs of the same shape, B rows, T positions, C input width, H cells, P width of the projection, S programs that share rows.
+One computes the gates and the cell, the other the product over all cells: the projection on the way forward, the gradient of
+the state before on the way back. All LSTMs of a call share each launch, and a CUDA graph holds the launches of all positions
+(`Recurrence.recorder`). Weights' gradients, and the gates' input parts, are matrix products over all positions. States, gates
+and products are in bf16, sums and cells in float32.
+N LSTMs of the same shape, B rows, T positions, C input width, H cells, P width of the projection.
 """
 
 from typing import Any
@@ -22,18 +18,14 @@ from torch.autograd.function import once_differentiable
 from qkv.parts.kernels.linear import sum_over_rows
 from qkv.parts.products import product
 
-BLOCKS = {"BH": 128, "num_warps": 8, "num_stages": 1}  # cells of a program, on Hopper
-SMALL_BLOCKS = {"BH": 64, "num_warps": 4, "num_stages": 1}  # on other GPUs, some of which have less shared memory
-ROWS, MORE_ROWS = 16, 32  # of a program; more where otherwise not all programs could run at the same time, on Hopper
-WIDEST = 128  # widest projection for which a program's weights fit into shared memory
-ONE_LAUNCH = True  # False: a launch for each position, in which no program has to wait for another one
+CELL_BLOCKS = {"BB": 64, "BH": 32, "BP": 128, "num_warps": 4, "num_stages": 2}  # rows, cells, and projected values at once
+PRODUCT_BLOCKS = {"BB": 16, "BP": 16, "BK": 256, "num_warps": 4, "num_stages": 4}  # rows, columns, and values that are summed
 
 
 def projected_lstms(x: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor, projection: Tensor) -> Tensor:
     """Run N LSTMs, each over its own input, from a state of zeros. Gates lie in torch's order: input, forget, cell, output.
 
     x (N, B, T, C), input_weight (N, 4 H, C), recurrent_weight (N, 4 H, P), bias (N, 4 H), projection (N, P, H) -> (N, B, T, P).
-    P is at most `WIDEST`.
     """
     return _ProjectedLstms.apply(x, input_weight, recurrent_weight, bias, projection)
 
@@ -44,125 +36,84 @@ def _tanh(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _wait(ARRIVED, arrivals):  # type: ignore[no-untyped-def]
-    """Wait for that number of arrivals; what the programs wrote before is visible then."""
-    while tl.atomic_add(ARRIVED, 0, sem="acquire", scope="gpu") < arrivals:
-        pass
-    tl.debug_barrier()
+def _cell_forward(  # type: ignore[no-untyped-def]
+    STATE, WEIGHT, GATES, CELL_BEFORE, CELL, OUT, B, step,
+    H: tl.constexpr, P: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """One position: add the recurrent part to the gates, activate them in place, and compute the cell and its output."""
+    n, b, h = tl.program_id(0).to(tl.int64), tl.program_id(1) * BB + tl.arange(0, BB), tl.program_id(2) * BH + tl.arange(0, BH)
+    row, inside = (n * step + b)[:, None], (b < B)[:, None] & (h < H)[None, :]
+    gates = GATES + row * 4 * H + h[None, :]
+    i = tl.load(gates, mask=inside, other=0.0).to(tl.float32)
+    f = tl.load(gates + H, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(gates + 2 * H, mask=inside, other=0.0).to(tl.float32)
+    o = tl.load(gates + 3 * H, mask=inside, other=0.0).to(tl.float32)
+    for start in range(0, P, BP):
+        p = start + tl.arange(0, BP)
+        state = tl.load(STATE + row * P + p[None, :], mask=(b < B)[:, None] & (p < P)[None, :], other=0.0)  # (BB, BP)
+        weight, within = WEIGHT + (n * 4 * H + h)[None, :] * P + p[:, None], (h < H)[None, :] & (p < P)[:, None]  # (BP, BH)
+        i = tl.dot(state, tl.load(weight, mask=within, other=0.0), i)
+        f = tl.dot(state, tl.load(weight + H * P, mask=within, other=0.0), f)
+        g = tl.dot(state, tl.load(weight + 2 * H * P, mask=within, other=0.0), g)
+        o = tl.dot(state, tl.load(weight + 3 * H * P, mask=within, other=0.0), o)
+    i, f, g, o = tl.sigmoid(i), tl.sigmoid(f), _tanh(g), tl.sigmoid(o)
+    tl.store(gates, i.to(GATES.dtype.element_ty), mask=inside)
+    tl.store(gates + H, f.to(GATES.dtype.element_ty), mask=inside)
+    tl.store(gates + 2 * H, g.to(GATES.dtype.element_ty), mask=inside)
+    tl.store(gates + 3 * H, o.to(GATES.dtype.element_ty), mask=inside)
+    at = row * H + h[None, :]
+    cell = f * tl.load(CELL_BEFORE + at, mask=inside, other=0.0) + i * g
+    tl.store(CELL + at, cell, mask=inside)
+    tl.store(OUT + at, (o * _tanh(cell)).to(OUT.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _arrive(ARRIVED):  # type: ignore[no-untyped-def]
-    tl.debug_barrier()
-    tl.atomic_add(ARRIVED, 1, sem="release", scope="gpu")
+def _cell_backward(  # type: ignore[no-untyped-def]
+    GRAD_STATE, PROJECTION, GATES, CELL_BEFORE, CELL, GRAD_CELL, GRAD_GATES, B, step,
+    H: tl.constexpr, P: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """One position: from the state's gradient to the gates' and, in place, from the cell's to that of the cell before."""
+    n, b, h = tl.program_id(0).to(tl.int64), tl.program_id(1) * BB + tl.arange(0, BB), tl.program_id(2) * BH + tl.arange(0, BH)
+    row, inside = (n * step + b)[:, None], (b < B)[:, None] & (h < H)[None, :]
+    grad_out = tl.zeros([BB, BH], tl.float32)
+    for start in range(0, P, BP):
+        p = start + tl.arange(0, BP)
+        grad = tl.load(GRAD_STATE + row * P + p[None, :], mask=(b < B)[:, None] & (p < P)[None, :], other=0.0)  # (BB, BP)
+        weight = PROJECTION + (n * P + p)[:, None] * H + h[None, :]  # (BP, BH)
+        grad_out = tl.dot(grad, tl.load(weight, mask=(p < P)[:, None] & (h < H)[None, :], other=0.0), grad_out)
+    gates, at = row * 4 * H + h[None, :], row * H + h[None, :]
+    i = tl.load(GATES + gates, mask=inside, other=0.0).to(tl.float32)
+    f = tl.load(GATES + gates + H, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(GATES + gates + 2 * H, mask=inside, other=0.0).to(tl.float32)
+    o = tl.load(GATES + gates + 3 * H, mask=inside, other=0.0).to(tl.float32)
+    tanh = _tanh(tl.load(CELL + at, mask=inside, other=0.0))
+    before = tl.load(CELL_BEFORE + at, mask=inside, other=0.0)
+    carried = GRAD_CELL + (n * B + b)[:, None] * H + h[None, :]
+    grad = tl.load(carried, mask=inside, other=0.0) + grad_out * o * (1 - tanh * tanh)
+    tl.store(carried, grad * f, mask=inside)
+    tl.store(GRAD_GATES + gates, (grad * g * i * (1 - i)).to(GRAD_GATES.dtype.element_ty), mask=inside)
+    tl.store(GRAD_GATES + gates + H, (grad * before * f * (1 - f)).to(GRAD_GATES.dtype.element_ty), mask=inside)
+    tl.store(GRAD_GATES + gates + 2 * H, (grad * i * (1 - g * g)).to(GRAD_GATES.dtype.element_ty), mask=inside)
+    tl.store(GRAD_GATES + gates + 3 * H, (grad_out * tanh * o * (1 - o)).to(GRAD_GATES.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _sum_parts(PARTS, size, inside, S: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add S parts, which lie `size` values apart. They come from the L2 cache: an SM's own may hold older values."""
-    total = tl.load(PARTS, mask=inside, other=0.0, cache_modifier=".cg")
-    for s in tl.static_range(1, S):
-        total += tl.load(PARTS + s * size, mask=inside, other=0.0, cache_modifier=".cg")
-    return total
-
-
-@triton.jit(do_not_specialize=["first", "last", "B", "T"])
-def _forward(  # type: ignore[no-untyped-def]
-    WEIGHT, PROJECTION, GATES, CELL, OUT, STATE, PARTS, ARRIVED, first, last, B, T,
-    H: tl.constexpr, P: tl.constexpr, S: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
+def _product(  # type: ignore[no-untyped-def]
+    X, WEIGHT, OUT, B, step,
+    K: tl.constexpr, P: tl.constexpr, ADD: tl.constexpr, BB: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Run positions first to last - 1: the gates in place, the cell, its output, and the state of the position before."""
-    n, b = tl.program_id(2).to(tl.int64), tl.program_id(1) * BB + tl.arange(0, BB)
-    h, p = tl.program_id(0) * BH + tl.arange(0, BH), tl.arange(0, BP)
-    inside, in_state = (h < H)[:, None] & (b < B)[None, :], (p < P)[:, None] & (b < B)[None, :]  # (BH, BB), (BP, BB)
-    of_gates, of_cell, of_state = h[:, None] + b[None, :] * 4 * H, h[:, None] + b[None, :] * H, p[:, None] + b[None, :] * P
-    weight, within = WEIGHT + n * 4 * H * P + h[:, None] * P + p[None, :], (h < H)[:, None] & (p < P)[None, :]  # (BH, BP)
-    weight_i = tl.load(weight, mask=within, other=0.0)
-    weight_f = tl.load(weight + H * P, mask=within, other=0.0)
-    weight_g = tl.load(weight + 2 * H * P, mask=within, other=0.0)
-    weight_o = tl.load(weight + 3 * H * P, mask=within, other=0.0)
-    weight_out = PROJECTION + n * P * H + p[:, None] * H + h[None, :]  # (BP, BH)
-    weight_out = tl.load(weight_out, mask=(p < P)[:, None] & (h < H)[None, :], other=0.0)
-    arrived, parts = ARRIVED + tl.program_id(1) * tl.num_programs(2) + n, PARTS + n * 2 * S * B * P + of_state
-    cell = tl.load(CELL + (n * (T + 1) + first - 1) * B * H + of_cell, mask=inside, other=0.0)
-    for t in tl.range(first, last, num_stages=1):
-        row = (n * (T + 1) + t) * B
-        gates = GATES + row * 4 * H + of_gates
-        i = tl.load(gates, mask=inside, other=0.0)
-        f = tl.load(gates + H, mask=inside, other=0.0)
-        g = tl.load(gates + 2 * H, mask=inside, other=0.0)
-        o = tl.load(gates + 3 * H, mask=inside, other=0.0)
-        _wait(arrived, (t - 1) * S)
-        state = _sum_parts(parts + (t - 1) % 2 * S * B * P, B * P, in_state, S).to(WEIGHT.dtype.element_ty)
-        if tl.program_id(0) == 0:
-            tl.store(STATE + (row - B) * P + of_state, state, mask=in_state)
-        i = tl.sigmoid(tl.dot(weight_i, state) + i)
-        f = tl.sigmoid(tl.dot(weight_f, state) + f)
-        g = _tanh(tl.dot(weight_g, state) + g)
-        o = tl.sigmoid(tl.dot(weight_o, state) + o)
-        cell = f * cell + i * g
-        out = (o * _tanh(cell)).to(OUT.dtype.element_ty)
-        part = tl.dot(weight_out, out)
-        tl.store(parts + (t % 2 * S + tl.program_id(0)) * B * P, part, mask=in_state)
-        _arrive(arrived)
-        tl.store(gates, i.to(GATES.dtype.element_ty), mask=inside)
-        tl.store(gates + H, f.to(GATES.dtype.element_ty), mask=inside)
-        tl.store(gates + 2 * H, g.to(GATES.dtype.element_ty), mask=inside)
-        tl.store(gates + 3 * H, o.to(GATES.dtype.element_ty), mask=inside)
-        tl.store(CELL + row * H + of_cell, cell, mask=inside)
-        tl.store(OUT + row * H + of_cell, out, mask=inside)
-
-
-@triton.jit(do_not_specialize=["first", "last", "B", "T"])
-def _backward(  # type: ignore[no-untyped-def]
-    GRAD, WEIGHT, PROJECTION, GATES, CELL, GRAD_CELL, GRAD_GATES, GRAD_STATE, PARTS, ARRIVED, first, last, B, T,
-    H: tl.constexpr, P: tl.constexpr, S: tl.constexpr, BB: tl.constexpr, BH: tl.constexpr, BP: tl.constexpr,
-):  # fmt: skip
-    """Run positions first to last - 1, counted from the end: from the output's gradient to those of the state and the gates."""
-    n, b = tl.program_id(2).to(tl.int64), tl.program_id(1) * BB + tl.arange(0, BB)
-    h, p = tl.program_id(0) * BH + tl.arange(0, BH), tl.arange(0, BP)
-    inside, in_state = (h < H)[:, None] & (b < B)[None, :], (p < P)[:, None] & (b < B)[None, :]  # (BH, BB), (BP, BB)
-    of_gates, of_cell, of_state = h[:, None] + b[None, :] * 4 * H, h[:, None] + b[None, :] * H, p[:, None] + b[None, :] * P
-    weight, within = WEIGHT + n * 4 * H * P + h[None, :] * P + p[:, None], (h < H)[None, :] & (p < P)[:, None]  # (BP, BH)
-    weight_i = tl.load(weight, mask=within, other=0.0)
-    weight_f = tl.load(weight + H * P, mask=within, other=0.0)
-    weight_g = tl.load(weight + 2 * H * P, mask=within, other=0.0)
-    weight_o = tl.load(weight + 3 * H * P, mask=within, other=0.0)
-    weight_out = PROJECTION + n * P * H + p[None, :] * H + h[:, None]  # (BH, BP)
-    weight_out = tl.load(weight_out, mask=(p < P)[None, :] & (h < H)[:, None], other=0.0)
-    arrived, parts = ARRIVED + tl.program_id(1) * tl.num_programs(2) + n, PARTS + n * 2 * S * B * P + of_state
-    grad_cell = tl.load(GRAD_CELL + n * B * H + of_cell, mask=inside, other=0.0)
-    cell = tl.load(CELL + (n * (T + 1) + T + 1 - first) * B * H + of_cell, mask=inside, other=0.0)
-    for back in tl.range(first, last, num_stages=1):
-        row = (n * (T + 1) + T + 1 - back) * B
-        gates = row * 4 * H + of_gates
-        i = tl.load(GATES + gates, mask=inside, other=0.0).to(tl.float32)
-        f = tl.load(GATES + gates + H, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(GATES + gates + 2 * H, mask=inside, other=0.0).to(tl.float32)
-        o = tl.load(GATES + gates + 3 * H, mask=inside, other=0.0).to(tl.float32)
-        before = tl.load(CELL + (row - B) * H + of_cell, mask=inside, other=0.0)
-        grad_state = tl.load(GRAD + row * P + of_state, mask=in_state, other=0.0)
-        _wait(arrived, (back - 1) * S)
-        grad_state += _sum_parts(parts + (back - 1) % 2 * S * B * P, B * P, in_state, S)
-        low = grad_state.to(WEIGHT.dtype.element_ty)
-        if tl.program_id(0) == 0:
-            tl.store(GRAD_STATE + row * P + of_state, low, mask=in_state)
-        grad_out, tanh = tl.dot(weight_out, low), _tanh(cell)
-        grad_cell += grad_out * o * (1 - tanh * tanh)
-        grad_i = (grad_cell * g * i * (1 - i)).to(GRAD_GATES.dtype.element_ty)
-        grad_f = (grad_cell * before * f * (1 - f)).to(GRAD_GATES.dtype.element_ty)
-        grad_g = (grad_cell * i * (1 - g * g)).to(GRAD_GATES.dtype.element_ty)
-        grad_o = (grad_out * tanh * o * (1 - o)).to(GRAD_GATES.dtype.element_ty)
-        part = tl.dot(weight_f, grad_f, tl.dot(weight_i, grad_i))
-        part = tl.dot(weight_o, grad_o, tl.dot(weight_g, grad_g, part))
-        tl.store(parts + (back % 2 * S + tl.program_id(0)) * B * P, part, mask=in_state)
-        _arrive(arrived)
-        tl.store(GRAD_GATES + gates, grad_i, mask=inside)
-        tl.store(GRAD_GATES + gates + H, grad_f, mask=inside)
-        tl.store(GRAD_GATES + gates + 2 * H, grad_g, mask=inside)
-        tl.store(GRAD_GATES + gates + 3 * H, grad_o, mask=inside)
-        grad_cell, cell = grad_cell * f, before
-    tl.store(GRAD_CELL + n * B * H + of_cell, grad_cell, mask=inside)
+    """One position: write x weight', or add it to what is there. X (N, B, K), WEIGHT (N, P, K), OUT (N, B, P)."""
+    n, b, p = tl.program_id(0).to(tl.int64), tl.program_id(1) * BB + tl.arange(0, BB), tl.program_id(2) * BP + tl.arange(0, BP)
+    row, total = (n * step + b)[:, None], tl.zeros([BB, BP], tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(X + row * K + k[None, :], mask=(b < B)[:, None] & (k < K)[None, :], other=0.0)
+        weight = tl.load(WEIGHT + (n * P + p)[None, :] * K + k[:, None], mask=(p < P)[None, :] & (k < K)[:, None], other=0.0)
+        total = tl.dot(x, weight, total)
+    out, inside = OUT + row * P + p[None, :], (b < B)[:, None] & (p < P)[None, :]
+    if ADD:
+        total += tl.load(out, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out, total.to(OUT.dtype.element_ty), mask=inside)
 
 
 class _ProjectedLstms(torch.autograd.Function):
@@ -184,8 +135,12 @@ class _ProjectedLstms(torch.autograd.Function):
         cell = over_positions(cells, torch.float32)
         for n in range(lstms):
             torch.addmm(bias[n].to(dtype), x_by_position[n], low[0][n].T, out=gates[n, 1:].flatten(0, 1))
-        parts = _run(_forward, cells, *low[1:], gates, cell, out, state)
-        state[:, positions] = parts[:, positions % 2].sum(1)
+        for t in range(1, positions + 1):
+            _cell_forward[_grid(out[:, t], CELL_BLOCKS["BH"], CELL_BLOCKS)](
+                state[:, t - 1], low[1], gates[:, t], cell[:, t - 1], cell[:, t], out[:, t],
+                rows, (positions + 1) * rows, cells, width, **CELL_BLOCKS,
+            )  # fmt: skip
+            _multiply(out[:, t], low[2], state[:, t], add=False)
         ctx.save_for_backward(x_by_position, *low, gates, cell, state, out)
         ctx.dtype = x.dtype
         return state[:, 1:].transpose(1, 2).to(x.dtype)
@@ -194,42 +149,35 @@ class _ProjectedLstms(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         x_by_position, input_weight, recurrent_weight, projection, gates, cell, state, out = ctx.saved_tensors
-        lstms, rows = len(out), out.size(2)
-        grad = torch.empty_like(state)
-        grad[:, 1:] = grads[0].transpose(1, 2)
+        (lstms, longer, rows, cells), width = out.shape, state.size(-1)
         grad_state, grad_gates, grad_cell = torch.empty_like(state), torch.empty_like(gates), torch.zeros_like(cell[:, 0])
-        _run(_backward, out.size(-1), grad, recurrent_weight, projection, gates, cell, grad_cell, grad_gates, grad_state)
+        grad_state[:, 0] = 0
+        grad_state[:, 1:] = grads[0].transpose(1, 2)
+        transposed = recurrent_weight.transpose(1, 2).contiguous()
+        for t in range(longer - 1, 0, -1):
+            _cell_backward[_grid(grad_cell, CELL_BLOCKS["BH"], CELL_BLOCKS)](
+                grad_state[:, t], projection, gates[:, t], cell[:, t - 1], cell[:, t], grad_cell, grad_gates[:, t],
+                rows, longer * rows, cells, width, **CELL_BLOCKS,
+            )  # fmt: skip
+            _multiply(grad_gates[:, t], transposed, grad_state[:, t - 1], add=True)
         found: list[tuple[Tensor, ...]] = []
         for n in range(lstms):
             of_gates, of_state = grad_gates[n, 1:].flatten(0, 1), grad_state[n, 1:].flatten(0, 1)  # (T B, 4 H), (T B, P)
             grad_x = (of_gates @ input_weight[n]).unflatten(0, (-1, rows)).transpose(0, 1).to(ctx.dtype)
-            inputs = torch.cat([x_by_position[n], state[n, :-1].flatten(0, 1)], 1)  # (T B, C + P): one pass over the gates
-            of_weights = product(of_gates.T, inputs).tensor_split([input_weight.size(-1)], 1)
+            of_weights = product(of_gates.T, x_by_position[n]), product(of_gates.T, state[n, :-1].flatten(0, 1))
             of_projection = product(of_state.T, out[n, 1:].flatten(0, 1))
             found.append((grad_x, *of_weights, sum_over_rows(of_gates)[1], of_projection))
         return tuple(map(torch.stack, zip(*found, strict=True)))
 
 
-def _run(kernel: Any, cells: int, *tensors: Tensor) -> Tensor:
-    """Run a kernel over all positions of its tensors, the last of which are states (N, T + 1, B, P).
+def _multiply(x: Tensor, weight: Tensor, out: Tensor, add: bool) -> None:
+    """Write x weight' to `out`, or add it. x (N, B, K), weight (N, P, K), out (N, B, P): one position of longer tensors."""
+    width = out.size(-1)
+    _product[_grid(out, PRODUCT_BLOCKS["BP"], PRODUCT_BLOCKS)](
+        x, weight, out, out.size(1), out.stride(0) // width, x.size(-1), width, add, **PRODUCT_BLOCKS
+    )
 
-    Return the parts of the programs' sums, (N, 2, S, B, P): those of the last position are at [:, T % 2].
-    """
-    states = tensors[-1]
-    lstms, longer, rows, width = states.shape
-    blocks, block = SMALL_BLOCKS, ROWS
-    if states.is_cuda and torch.cuda.get_device_capability(states.device)[0] == 9:
-        blocks, processors = BLOCKS, torch.cuda.get_device_properties(states.device).multi_processor_count
-        block = ROWS if lstms * triton.cdiv(cells, blocks["BH"]) * triton.cdiv(rows, ROWS) <= processors else MORE_ROWS
-    # Triton's interpreter runs one program after the other: none may wait.
-    at_once = longer - 1 if ONE_LAUNCH and states.is_cuda else 1
-    sharing = triton.cdiv(cells, blocks["BH"])
-    grid = sharing, triton.cdiv(rows, block), lstms
-    parts = states.new_zeros(lstms, 2, sharing, rows, width, dtype=torch.float32)
-    arrived = parts.new_zeros(grid[1:], dtype=torch.int32)
-    for first in range(1, longer, at_once):
-        kernel[grid](
-            *tensors, parts, arrived, first, first + at_once, rows, longer - 1,
-            H=cells, P=width, S=sharing, BB=block, BP=max(16, triton.next_power_of_2(width)), **blocks,
-        )  # fmt: skip
-    return parts
+
+def _grid(out: Tensor, columns: int, blocks: dict[str, int]) -> tuple[int, int, int]:
+    """Return the programs for an output (N, B, D), each of which computes some rows and columns."""
+    return len(out), triton.cdiv(out.size(1), blocks["BB"]), triton.cdiv(out.size(2), columns)
