@@ -30,7 +30,7 @@ from qkv.parts.kernels import (
 )
 
 BF16, F32, I64, I32 = "*bf16", "*fp32", "*i64", "*i32"
-ROW = {"T": "i32", "S": "i32", "bias_row": "i32", "step": "i32", "scale": "fp32"}
+ROW = {"T": "i32", "S": "i32", "step": "i32", "scale": "fp32"}
 SHAPE = {"H": 8, "Q_STEP": 1536, "KV_STEP": 1536, "K_AT": 512, "V_AT": 1024}
 DROP = {"P": "i32", "threshold": "i32", "grown": "fp32"}
 NORM = {"D": 512, "BD": 512, "BN": 4, "DROP": True}
@@ -49,7 +49,7 @@ BLOCK_SPARSE = (
     block_sparse.block_sparse_backward_keys,
 )
 OPTIONS = ("num_warps", "num_stages")
-ALIGNED = ("bias_row", "step")
+ALIGNED = ("step",)
 STREAMS = {"Q": BF16, "KV": BF16, "PRODUCTS": BF16, "SEGMENT_BIAS": F32, "QUERIES": I32, "KEYS": I32, "OUT": BF16, "LOG": F32}
 STREAMS |= {"GRAD": BF16, "GRAD_Q": BF16, "GRAD_KV": BF16, "GRAD_PRODUCTS": BF16, "GRAD_OTHER": F32, "scale": "fp32"}
 STREAMS |= dict.fromkeys(("B", "N", "S", "L", "step", "kv_row"), "i32")

@@ -118,25 +118,6 @@ def test_self_attention_with_a_bias_by_distance(positions: int, heads: int, each
     torch.testing.assert_close(torch.autograd.grad(alone, qkv, upstream.to(alone.dtype))[0], grad)
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(16, 16), (24, 50), (20, 150), (140, 129)])
-def test_cross_attention_with_a_bias_of_each_row(queries: int, keys: int) -> None:
-    """It may forbid keys, too, and all keys of a query."""
-    q, kv = values(3, queries, 32, seed=1), values(3, keys, 64, seed=2)
-    of_query, of_key = texts(3, queries, seed=3), texts(3, keys, seed=4)
-    mask, bias = PackedMask(of_query, of_key, False), values(3, 2, queries, keys + -keys % 16, seed=5)
-    forbidden = torch.rand(3, 1, queries, keys + -keys % 16, generator=torch.Generator().manual_seed(6)).to(DEVICE) < 0.3
-    forbidden[:, :, 5] = True
-    given = bias.masked_fill(forbidden, float("-inf"))
-    dense = bias[..., :keys].masked_fill(~mask.dense() | forbidden[..., :keys], torch.finfo(torch.float32).min)
-    wanted = openly(q, *kv.chunk(2, -1), dense, 2)
-    found = attention.attend_cross(q.to(MATRIX), kv.to(MATRIX), mask, 2, given.to(MATRIX))
-    real = of_query > 0
-    real[:, 5] = False
-    torch.testing.assert_close(found[real].float(), wanted[real], **CLOSE_MATRIX)
-    assert found.isfinite().all()
-    check_gradients(found, wanted, [q, kv, bias], real[..., None], CLOSE_MATRIX)
-
-
 def test_a_bias_of_rows_of_one_long_text() -> None:
     """Blocks that are gone through without asking who may look are biased too."""
     qkv, bias = values(2, 300, 3 * 64, seed=1), values(1, 599, seed=2)

@@ -4,7 +4,7 @@ Most packed rows are short, so that all scores of a row and head fit into a mult
 the result, and the backward pass recomputes the weights. Wider rows go block by block, in `wide.py`: forward sooner than
 backward, because there it takes two kernels. Queries, keys and values are read, and their gradients written, where the one
 projection put them: no copies. The mask comes from the number of each position's text, or from where that text lies. A
-bias may be added to scores, one for all rows (T5, ALiBi) or one for each; its gradient is that of the scores (`bias.py`).
+bias may be added to scores, one for all rows (T5, ALiBi); its gradient is the sum of the scores' (`bias.py`).
 B rows, T query positions, S key positions, D width, H heads, K head width.
 """
 
@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from qkv.parts.kernels import wide
-from qkv.parts.kernels.bias import bias_at, new_gradient, put_gradient, sum_over_rows
+from qkv.parts.kernels.bias import bias_at, new_gradient, put_gradient
 
 if TYPE_CHECKING:
     from qkv.parts.masks import PackedMask
@@ -29,14 +29,14 @@ WIDE_HEAD = 64  # wider heads use WIDEST_FORWARD in the backward pass too: it wo
 def attend_self(qkv: Tensor, mask: "PackedMask", heads: int, bias: Tensor | None = None) -> Tensor:
     """Compute self-attention within each text. qkv (B, T, 3 D): queries, keys, values side by side -> (B, T, D).
 
-    The bias (1 or B, H, T, T or more), as `bias.py` describes it, is added to scores.
+    The bias (1, H, T, T or more), as `bias.py` describes it, is added to scores.
     """
     return _Self.apply(qkv.contiguous(), bias, mask, heads)
 
 
-def attend_cross(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int, bias: Tensor | None = None) -> Tensor:
-    """Compute attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D) -> (B, T, D); bias as above."""
-    return _Cross.apply(q.contiguous(), kv.contiguous(), bias, mask, heads)
+def attend_cross(q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
+    """Compute attention to the same text of other rows. q (B, T, D), kv (B, S, 2 D) -> (B, T, D)."""
+    return _Cross.apply(q.contiguous(), kv.contiguous(), mask, heads)
 
 
 @triton.jit
@@ -59,7 +59,7 @@ def _weights(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _attend_forward(  # type: ignore[no-untyped-def]
-    Q, KV, QUERIES, KEYS, BIAS, OUT, T, S, bias_row, step, scale,
+    Q, KV, QUERIES, KEYS, BIAS, OUT, T, S, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BIASED: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -74,14 +74,14 @@ def _attend_forward(  # type: ignore[no-untyped-def]
     v = tl.load(KV + V_AT + at_k, mask=inside_k, other=0.0)
     queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
     keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
-    weights = _weights(q, k, queries, keys, BIAS + row * bias_row + head * T * step, T, step, scale, BIASED, CAUSAL, BT, BS)
+    weights = _weights(q, k, queries, keys, BIAS + head * T * step, T, step, scale, BIASED, CAUSAL, BT, BS)
     out = tl.dot(weights.to(v.dtype), v)
     tl.store(OUT + (row * T + t)[:, None] * (H * K) + head * K + d, out.to(OUT.dtype.element_ty), mask=inside_q)
 
 
 @triton.jit
 def _attend_backward(  # type: ignore[no-untyped-def]
-    Q, KV, QUERIES, KEYS, BIAS, GRAD, GRAD_Q, GRAD_KV, GRAD_SCORES, T, S, bias_row, step, scale,
+    Q, KV, QUERIES, KEYS, BIAS, GRAD, GRAD_Q, GRAD_KV, GRAD_SCORES, T, S, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BIASED: tl.constexpr, LEARNED: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -95,7 +95,7 @@ def _attend_backward(  # type: ignore[no-untyped-def]
     k = tl.load(KV + K_AT + at_k, mask=inside_k, other=0.0)
     queries = tl.load(QUERIES + row * T + t, mask=t < T, other=0)
     keys = tl.load(KEYS + row * S + s, mask=s < S, other=0)
-    weights = _weights(q, k, queries, keys, BIAS + row * bias_row + head * T * step, T, step, scale, BIASED, CAUSAL, BT, BS)
+    weights = _weights(q, k, queries, keys, BIAS + head * T * step, T, step, scale, BIASED, CAUSAL, BT, BS)
     grad = tl.load(GRAD + (row * T + t)[:, None] * (H * K) + head * K + d, mask=inside_q, other=0.0)
     grad_v = tl.dot(tl.trans(weights.to(grad.dtype)), grad)
     tl.store(GRAD_KV + V_AT + at_k, grad_v.to(GRAD_KV.dtype.element_ty), mask=inside_k)
@@ -185,7 +185,7 @@ def _launch(
         grid = (rows * heads,)
     kernel[grid](
         q, kv, *(x.contiguous() for x in ranges), q if bias is None else bias, *rest, queries, keys,
-        0 if bias is None or len(bias) == 1 else bias.stride(0), 0 if bias is None else bias.size(-1), (width // heads) ** -0.5,
+        0 if bias is None else bias.size(-1), (width // heads) ** -0.5,
         H=heads, K=width // heads, Q_STEP=q.size(-1), KV_STEP=kv.size(-1), K_AT=first, V_AT=first + width, CAUSAL=mask.causal,
         BIASED=bias is not None, **flags, **blocks, BK=each,
     )  # fmt: skip
@@ -209,21 +209,20 @@ class _Self(torch.autograd.Function):
         qkv, low, *rest = ctx.saved_tensors
         found, learned = torch.empty_like(qkv), ctx.needs_input_grad[1]
         scores = _backward(grads[0], (qkv, qkv, low, *rest), (found, found), ctx.mask, ctx.heads, learned)
-        return found, None if scores is None else sum_over_rows(scores, low), None, None
+        return found, None if scores is None else scores.sum(0, keepdim=True, dtype=torch.float32), None, None
 
 
 class _Cross(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, kv: Tensor, bias: Tensor | None, mask: "PackedMask", heads: int) -> Tensor:
-        low = None if bias is None else bias.to(q.dtype).contiguous()
-        out, log = _forward(q, kv, low, mask, heads)
-        ctx.save_for_backward(q, kv, low, None if log is None else out, log)
+    def forward(ctx: Any, q: Tensor, kv: Tensor, mask: "PackedMask", heads: int) -> Tensor:
+        out, log = _forward(q, kv, None, mask, heads)
+        ctx.save_for_backward(q, kv, None, None if log is None else out, log)
         ctx.mask, ctx.heads = mask, heads
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, kv, low = ctx.saved_tensors[:3]
+        q, kv, *_ = ctx.saved_tensors
         found = torch.empty_like(q), torch.empty_like(kv)
-        scores = _backward(grads[0], ctx.saved_tensors, found, ctx.mask, ctx.heads, ctx.needs_input_grad[2])
-        return *found, None if scores is None else sum_over_rows(scores, low), None, None
+        _backward(grads[0], ctx.saved_tensors, found, ctx.mask, ctx.heads)
+        return *found, None, None

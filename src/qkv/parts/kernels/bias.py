@@ -1,11 +1,10 @@
 """A bias that is added to attention scores: how the attention kernels read it, and write its gradient.
 
-A bias is (1 or B, H, T, P), with one row for all or for each, entry (i, j) for query i and key j. P is S or more, a multiple of
-`PADDED`, so that kernels can read and write several entries at once; entries from S on are unused.
+A bias is (1, H, T, P), the same for all rows, entry (i, j) for query i and key j. P is S or more, a multiple of `PADDED`, so that
+kernels can read and write several entries at once; entries from S on are unused.
 B rows, T query positions, S key positions, H heads.
 """
 
-import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
@@ -36,8 +35,3 @@ def put_gradient(GRAD, found, t, s, T, step):  # type: ignore[no-untyped-def]
 def new_gradient(bias: Tensor, rows: int, everywhere: bool) -> Tensor:
     """Return room for the gradients of all scores; kernels that do not write them `everywhere` leave zeros. -> (B, H, T, P)."""
     return (bias.new_empty if everywhere else bias.new_zeros)(rows, *bias.shape[1:])
-
-
-def sum_over_rows(grad: Tensor, bias: Tensor) -> Tensor:
-    """Return the gradient of a bias from those of all scores: the same, or the sum over rows, in float32."""
-    return grad if len(bias) == len(grad) else grad.sum(0, keepdim=True, dtype=torch.float32)

@@ -103,13 +103,13 @@ def _attend_block(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def wide_forward(  # type: ignore[no-untyped-def]
-    Q, KV, FROM, TO, BIAS, OUT, LOG, T, S, bias_row, step, scale,
+    Q, KV, FROM, TO, BIAS, OUT, LOG, T, S, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BIASED: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Attend from a block of queries to all blocks of keys; LOG gets the log-sum-exp of each query, to base 2."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    BIAS += row * bias_row + head * T * step
+    BIAS += head * T * step
     first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
     scale *= LOG2_E
@@ -173,7 +173,7 @@ def _grad_queries(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def wide_backward_queries(  # type: ignore[no-untyped-def]
-    Q, KV, FROM, TO, BIAS, GRAD, OUT, LOG, MEAN, GRAD_Q, GRAD_SCORES, T, S, bias_row, step, scale,
+    Q, KV, FROM, TO, BIAS, GRAD, OUT, LOG, MEAN, GRAD_Q, GRAD_SCORES, T, S, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BIASED: tl.constexpr, LEARNED: tl.constexpr,
     OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
@@ -183,7 +183,7 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
     With LEARNED, GRAD_SCORES gets the gradients of the scores that some query of the block may see.
     """
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    BIAS += row * bias_row + head * T * step
+    BIAS += head * T * step
     first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
     q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
@@ -230,13 +230,13 @@ def _grad_keys(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def wide_backward_keys(  # type: ignore[no-untyped-def]
-    Q, KV, FROM, TO, BIAS, GRAD, LOG, MEAN, GRAD_KV, T, S, bias_row, step, scale,
+    Q, KV, FROM, TO, BIAS, GRAD, LOG, MEAN, GRAD_KV, T, S, step, scale,
     H: tl.constexpr, K: tl.constexpr, Q_STEP: tl.constexpr, KV_STEP: tl.constexpr, K_AT: tl.constexpr, V_AT: tl.constexpr,
     CAUSAL: tl.constexpr, BIASED: tl.constexpr, OWN: tl.constexpr, AT_ONCE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of a block of keys and of their values."""
     row, head = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
-    BIAS += row * bias_row + head * T * step
+    BIAS += head * T * step
     first = tl.program_id(1) * OWN
     s = first + tl.arange(0, OWN)
     k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, False)
