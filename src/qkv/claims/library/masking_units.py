@@ -60,7 +60,7 @@ CLAIM = Claim(
     },
     sizes={
         "cpu": {
-            "language": SIMPLE, "pieces": 80, "sentences": 20000, "steps": 900, "training.batch_tokens": 2048,
+            "language": SIMPLE, "pieces": 80, "sentences": 20000, "steps": 2000, "training.batch_tokens": 2048,
             "examples": 500, "tuning": 100, "tuning_rate": 0.002,
         },
         "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024},
