@@ -555,7 +555,7 @@ def test_attention_to_the_past_of_texts_that_begin_at_different_positions(begin:
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")  # torch's own, on a CPU
-@pytest.mark.parametrize(("rows", "positions", "cells", "width"), [(3, 5, 24, 16), (70, 2, 40, 24)])
+@pytest.mark.parametrize(("rows", "positions", "cells", "width"), [(3, 5, 24, 16), (70, 3, 300, 24)])
 def test_lstms_side_by_side(rows: int, positions: int, cells: int, width: int) -> None:
     theirs = [torch.nn.LSTM(20, cells, batch_first=True, proj_size=width).to(DEVICE) for _ in range(2)]
     x = values(2, rows, positions, 20, seed=1)

@@ -122,9 +122,10 @@ class Elmo(nn.Module):
         x: Tensor = self.embedding(rows.ids)
         yield x, x
         forward, backward = x, texts.reversed(x)
-        for number, (forward_layer, backward_layer) in enumerate(zip(self.forward_layers, self.backward_layers, strict=True)):
+        layers: Any = zip(self.forward_layers, self.backward_layers, strict=True)
+        for number, pair in enumerate(layers):
             inputs = self.apply_dropout(forward), self.apply_dropout(backward)
-            forward, backward = run_side_by_side((forward_layer, backward_layer), inputs)
+            forward, backward = run_side_by_side(pair, inputs)
             if number:
                 forward, backward = forward + inputs[0], backward + inputs[1]
             yield forward, texts.reversed(backward)

@@ -141,17 +141,20 @@ class CharacterEmbedding(nn.Module):
         return self.projection(x)
 
 
-def _convolve(windows: Tensor, weight: Tensor, bias: Tensor, padding: Tensor) -> Tensor:
-    """Return the filters' values at each window, -inf where it begins in padding.
+def _replace_padding(windows: Tensor, padding: Tensor) -> Tensor:
+    """Replace windows that begin in padding by their word's first, which changes no maximum. The output is far wider.
 
-    windows (n, C, E x widest), weight (F, E x widest), bias (F,), padding (n, C, 1) -> (n, C, F).
+    windows (n, C, E x widest), padding (n, C, 1).
     """
-    return F.linear(windows, weight, bias).masked_fill_(padding, float("-inf"))
+    return torch.where(padding, windows[:, :1], windows)
 
 
 def _max_over_time(windows: Tensor, weight: Tensor, bias: Tensor, padding: Tensor) -> Tensor:
-    """Return each filter's maximum over a word. -> (n, F)."""
-    return _convolve(windows, weight, bias, padding).amax(1)
+    """Return each filter's maximum over a word, -inf for words without characters.
+
+    windows (n, C, E x widest), weight (F, E x widest), bias (F,), padding (n, C, 1) -> (n, F).
+    """
+    return F.linear(_replace_padding(windows, padding), weight, bias).amax(1).masked_fill(padding[:, 0], float("-inf"))
 
 
 class _MaxOverTime(torch.autograd.Function):
@@ -164,10 +167,10 @@ class _MaxOverTime(torch.autograd.Function):
     def forward(ctx: Any, windows: Tensor, weight: Tensor, bias: Tensor, padding: Tensor) -> Tensor:
         device = windows.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else windows.dtype
-        windows, weight = windows.to(dtype), weight.to(dtype)
-        largest, at = _convolve(windows, weight, bias.to(dtype), padding).max(1)
+        windows, weight = _replace_padding(windows.to(dtype), padding), weight.to(dtype)
+        largest, at = F.linear(windows, weight, bias.to(dtype)).max(1)
         ctx.save_for_backward(windows, weight, at)
-        return largest
+        return largest.masked_fill_(padding[:, 0], float("-inf"))
 
     @staticmethod
     @once_differentiable

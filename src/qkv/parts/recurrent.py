@@ -156,8 +156,8 @@ def run_side_by_side(layers: Sequence[Recurrence], inputs: Sequence[Tensor]) -> 
     inputs (B, T, C) -> outputs (B, T, P).
     """
     first, x = layers[0], inputs[0]
-    fused = first.recorder is not None and first.training and torch.is_grad_enabled() and x.numel() and kernels.usable(x)
-    if not fused:
+    fused = first.training and torch.is_grad_enabled() and x.numel() and kernels.usable(x)
+    if first.recorder is None or not fused:
         return [layer(x) for layer, x in zip(layers, inputs, strict=True)]
 
     def run(x: Tensor) -> Tensor:

@@ -78,16 +78,15 @@ class FusedStreamMask:
 
     def attend(self, x: Tensor, source: Tensor | None, distance: Tensor, layer: "RelativeAttention") -> Tensor:
         """Compute a layer's attention up to its output projection; inputs as for `RelativeAttention`. -> (B, Q, D)."""
-        u, segment = layer.to_content, layer.segments[1] - layer.segments[0]
-        if source is None:  # one projection for all, though nothing reads keys and values of the query stream
-            weight = torch.cat([layer.q.weight, layer.kv.weight])
-            q, kv = layer.fused_linear(x, weight, F.pad(u.flatten(), (0, 2 * u.numel()))), None
-        else:
-            q, kv = layer.fused_linear(x, layer.q.weight, u.flatten()), layer.kv(source)
+        u, v, q, segment = layer.to_content, layer.to_distance, layer.q.weight, layer.segments[1] - layer.segments[0]
         vectors = kernels.two_stream.with_segment(distance, segment.flatten())
-        segment_bias = ((layer.to_segment - layer.to_distance) * segment).sum(-1)
-        shift = (layer.to_distance - u).flatten()  # q has u: (q + v)·r and (q + w)·s
-        return kernels.two_stream.attend(q, kv, vectors, shift, segment_bias, self)
+        segment_bias = ((layer.to_segment - v) * segment).sum(-1)  # (q + v)·s is among the products with vectors
+        bias = torch.cat([u.flatten(), v.flatten()])
+        if source is None:  # one projection for all, though nothing reads keys and values of the query stream
+            inside, kv = layer.fused_linear(x, torch.cat([q, q, layer.kv.weight]), F.pad(bias, (0, bias.numel()))), None
+        else:
+            inside, kv = layer.fused_linear(x, torch.cat([q, q]), bias), layer.kv(source)
+        return kernels.two_stream.attend(inside, kv, vectors, segment_bias, self)
 
 
 class RelativeAttention(RecordedAttention):
@@ -107,7 +106,7 @@ class RelativeAttention(RecordedAttention):
         self.segments = nn.Parameter(torch.empty(2, heads, width // heads))  # the same segment, another one
 
     def fused_linear(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Project x with our own backward pass where there is one. (B, Q, D) -> (B, Q, D or 3 D)."""
+        """Project x, with our own backward pass in training. (B, Q, D) -> (B, Q, 2 D or 4 D)."""
         fused = self.training and torch.is_grad_enabled()
         return kernels.linear.linear(x, weight, bias) if fused else F.linear(x, weight, bias)
 

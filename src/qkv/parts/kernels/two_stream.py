@@ -14,7 +14,6 @@ import triton.language as tl
 from torch import Tensor
 
 from qkv.parts.kernels.bias import PADDED
-from qkv.parts.kernels.linear import sum_over_rows
 from qkv.parts.kernels.wide import LOG2_E, _put, _vectors
 
 if TYPE_CHECKING:
@@ -30,13 +29,13 @@ def with_segment(distances: Tensor, segment: Tensor) -> Tensor:
     return torch.cat([distances, segment.to(distances.dtype)[None], unused])
 
 
-def attend(q: Tensor, kv: Tensor | None, vectors: Tensor, shift: Tensor, segment_bias: Tensor, mask: "FusedStreamMask") -> Tensor:
-    """Compute attention with scores q·k + (q + shift)·vector of the key's distance, and of another segment.
+def attend(q: Tensor, kv: Tensor | None, vectors: Tensor, segment_bias: Tensor, mask: "FusedStreamMask") -> Tensor:
+    """Compute attention with scores q·k + q'·vector of the key's distance, and of another segment.
 
-    q (B, N, D) and kv (B, S, 2 D); without kv they are one tensor (B, N, 3 D), whose first S positions have the keys. vectors
-    (E, D) from `with_segment`, shift (D,); segment_bias (H,) is added for keys in another segment. -> (B, N, D).
+    q and q' side by side (B, N, 2 D), and kv (B, S, 2 D); without kv all are one tensor (B, N, 4 D), whose first S positions
+    have the keys. vectors (E, D) from `with_segment`; segment_bias (H,) is added for keys in another segment. -> (B, N, D).
     """
-    return _StreamAttention.apply(q.contiguous(), None if kv is None else kv.contiguous(), vectors, shift, segment_bias, mask)
+    return _StreamAttention.apply(q.contiguous(), None if kv is None else kv.contiguous(), vectors, segment_bias, mask)
 
 
 @triton.jit
@@ -204,33 +203,31 @@ def sizes(kernel: Any, head_width: int) -> dict[str, int]:
     """Return how many positions a program owns, how many of the others it reads at once, and its launch options."""
     if kernel is streams_backward_keys:
         return {"OWN": WIDEST if head_width <= WIDE_HEAD else WIDEST // 2, "AT_ONCE": 32, "num_warps": 8, "num_stages": 1}
-    return {"OWN": 64 if head_width <= WIDE_HEAD else 32, "AT_ONCE": 64, "num_warps": 4, "num_stages": 2}
+    return {"OWN": 64 if head_width <= WIDE_HEAD else 32, "AT_ONCE": 64, "num_warps": 4, "num_stages": 1}
 
 
 class _StreamAttention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, kv: Tensor | None, vectors: Tensor, shift: Tensor, segment_bias: Tensor, mask: "FusedStreamMask"
-    ) -> Tensor:
-        width, heads = len(shift), len(segment_bias)
-        distant = q[..., :width] + shift.to(q.dtype)  # (B, N, D)
-        products = _by_head(distant, heads) @ vectors.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, B N, E)
-        out, log = torch.empty_like(distant), q.new_empty(len(q), heads, q.size(1), dtype=torch.float32)
-        bias = segment_bias.float()
+    def forward(ctx: Any, q: Tensor, kv: Tensor | None, vectors: Tensor, segment_bias: Tensor, mask: "FusedStreamMask") -> Tensor:
+        heads, bias = len(segment_bias), segment_bias.float()
+        by_head = vectors.unflatten(-1, (heads, -1)).permute(1, 2, 0)  # (H, K, E)
+        products = _distance_queries(q, vectors, heads) @ by_head  # (H, B N, E)
+        out = q.new_empty(*q.shape[:2], vectors.size(1))
+        log = q.new_empty(len(q), heads, q.size(1), dtype=torch.float32)
         _launch(streams_forward, q, kv, products, bias, mask, [out, log])
-        ctx.save_for_backward(q, kv, vectors, distant, products, bias, out, log)
+        ctx.save_for_backward(q, kv, vectors, products, bias, out, log)
         ctx.mask = mask
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, kv, vectors, distant, products, bias, out, log = ctx.saved_tensors
-        mask, heads, width, keys, grad = ctx.mask, len(bias), distant.size(-1), ctx.mask.keys.size(2), grads[0].contiguous()
+        q, kv, vectors, products, bias, out, log = ctx.saved_tensors
+        mask, heads, width, keys, grad = ctx.mask, len(bias), vectors.size(1), ctx.mask.keys.size(2), grads[0].contiguous()
         grad_q, grad_products = torch.empty_like(q), torch.empty_like(products)
         grad_other = torch.empty_like(products[..., 0], dtype=torch.float32)
         grad_kv = grad_q if kv is None else torch.empty_like(kv)
         if kv is None:
-            grad_q[:, keys:, width:] = 0  # positions without keys
+            grad_q[:, keys:, 2 * width :] = 0  # positions without keys
         one = keys <= sizes(streams_backward_keys, width // heads)["OWN"]  # block of keys
         _launch(
             streams_backward_keys, q, kv, products, bias, mask,
@@ -239,17 +236,15 @@ class _StreamAttention(torch.autograd.Function):
         if not one:
             _launch(streams_backward_queries, q, kv, products, bias, mask, [out, log, grad, grad_q, grad_products, grad_other])
         by_head = vectors.unflatten(-1, (heads, -1)).transpose(0, 1)  # (H, E, K)
-        grad_distant = torch.empty_like(distant)
-        torch.bmm(grad_products, by_head, out=_by_head(grad_distant, heads))
-        grad_vectors = (grad_products.transpose(1, 2) @ _by_head(distant, heads)).transpose(0, 1).flatten(1)
-        grad_q[..., :width] += grad_distant
-        grad_shift = sum_over_rows(grad_distant.flatten(0, 1))[1]
-        return grad_q, None if kv is None else grad_kv, grad_vectors, grad_shift, grad_other.sum(1), None
+        torch.bmm(grad_products, by_head, out=_distance_queries(grad_q, vectors, heads))
+        grad_vectors = (grad_products.transpose(1, 2) @ _distance_queries(q, vectors, heads)).transpose(0, 1).flatten(1)
+        return grad_q, None if kv is None else grad_kv, grad_vectors, grad_other.sum(1), None
 
 
-def _by_head(x: Tensor, heads: int) -> Tensor:
-    """View each head's part of the vectors at all positions. (B, N, D) -> (H, B N, K)."""
-    return x.flatten(0, 1).unflatten(-1, (heads, -1)).transpose(0, 1)
+def _distance_queries(q: Tensor, vectors: Tensor, heads: int) -> Tensor:
+    """View each head's part of q', the second D values at all positions. (B, N, 2 D or more) -> (H, B N, K)."""
+    width = vectors.size(1)
+    return q[..., width : 2 * width].flatten(0, 1).unflatten(-1, (heads, -1)).transpose(0, 1)
 
 
 def _launch(
@@ -264,7 +259,7 @@ def _launch(
 ) -> None:
     """Start a program for each row, head and block of keys or queries."""
     heads = len(bias)
-    kv, width = (q, q.size(-1) // 3) if kv is None else (kv, kv.size(-1) // 2)
+    kv, width = (q, q.size(-1) // 4) if kv is None else (kv, kv.size(-1) // 2)
     first = kv.size(-1) - 2 * width  # keys begin there, values a width later
     (_, rows, queries), keys = mask.queries.shape, mask.keys.size(2)
     blocks = sizes(kernel, width // heads)
