@@ -12,6 +12,7 @@ from qkv.claims.verdict import (
     PARTLY,
     UNDECIDED,
     Always,
+    AtMost,
     Higher,
     Lower,
     Same,
@@ -53,6 +54,10 @@ HIGHER = Higher("a is higher", "x", "a", than="b", by=1.0)
         (Same("no difference", "x", "a", than="b", within=1.0), 5, 0.0, 0.1, HOLDS),
         (Same("no difference", "x", "a", than="b", within=1.0), 5, 0.0, 20.0, UNDECIDED),  # not shown is not equal
         (Same("no difference", "x", "a", than="b", within=1.0), 5, 2.0, 0.1, FAILS),
+        (AtMost("a small cost", "x", ("a", "b"), at_most=1.0), 5, 0.5, 0.1, HOLDS),
+        (AtMost("a small cost", "x", ("a", "b"), at_most=1.0), 5, 2.0, 0.1, FAILS),
+        (AtMost("a small cost", "x", ("a", "b"), at_most=1.0), 5, 1.0, 1.0, UNDECIDED),
+        (AtMost("a small cost", "x", ("a", "b"), at_most=1.0), 2, 0.5, 0.0, UNDECIDED),  # too few seeds
         (Higher("than a number", "x", "a", than=50.0, by=1.0), 8, 0.0, 0.1, HOLDS),
         (Higher("an interaction", "x", ("a", "b"), than=0.0, by=1.0), 5, 2.0, 0.1, HOLDS),
     ],

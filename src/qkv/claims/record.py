@@ -95,12 +95,12 @@ def explain(finding: Record) -> str:
     """Say what a finding rests on, with its numbers."""
     if finding["mean"] is None:
         return finding["reason"]
+    interval = f"interval {short(finding['low'])} to {short(finding['high'])}"
+    if finding["p"] is None:
+        return f"{finding['reason']}: mean {short(finding['mean'])}, {interval}; at most {short(finding['wanted'])} was predicted"
     sign = "factor" if finding["ratio"] else "difference"
     p = "p < 0.001" if finding["p"] < 0.001 else f"p = {finding['p']:.3f}"
-    return (
-        f"{finding['reason']}: {sign} {short(finding['mean'])}, interval {short(finding['low'])} to {short(finding['high'])}, "
-        f"{p}; what matters is {short(finding['wanted'])}"
-    )
+    return f"{finding['reason']}: {sign} {short(finding['mean'])}, {interval}, {p}; what matters is {short(finding['wanted'])}"
 
 
 def shown_verdict(record: Record) -> str:

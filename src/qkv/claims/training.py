@@ -54,6 +54,8 @@ TWO_NETWORKS = {
     "model.tied_generator": False, "objective.generator_alone": 0, "objective.discriminator_warmup": 0,
     "objective.discriminator_weight": 5, "objective.mask": 1, "objective.random": 0, "objective.keep": 0, "training.warmup": 0.2,
 }  # fmt: skip
+# A variant without pretraining: one update that changes nothing.
+NO_PRETRAINING = {"steps": 1, "training.learning_rate": 1e-12}
 # What a GPU trains in a minute, as settings of a size.
 GPU_ENCODER = {
     "model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.batch_tokens": 8192,

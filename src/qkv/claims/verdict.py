@@ -8,8 +8,9 @@ It looks at the interval of the mean difference (Student's t over seeds, 95 %; w
 - undecided: neither; more seeds may tell.
 
 A rule of equality holds if the whole interval lies within its bounds, and does not hold if the interval excludes 0 and the mean
-lies beyond a bound. So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules too: if
-one fails, the experiment could not have shown the effect, and the verdict is "undecided" whatever the parts say.
+lies beyond a bound. A rule that a mean is at most a bound holds if the whole interval lies below it, and does not hold if the
+whole interval lies above. So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules
+too: if one fails, the experiment could not have shown the effect, and the verdict is "undecided" whatever the parts say.
 """
 
 import math
@@ -41,8 +42,8 @@ class Finding:
     mean: float | None = None  # of the difference, in the predicted direction
     low: float | None = None  # of its interval
     high: float | None = None
-    p: float | None = None  # two-sided, that there is no difference
-    wanted: float | None = None  # the effect that matters
+    p: float | None = None  # two-sided, that there is no difference; None where that is not asked
+    wanted: float | None = None  # the effect that matters, or the bound
     ratio: bool = False  # whether the numbers are factors, not differences
 
 
@@ -178,6 +179,26 @@ class Same(Compared):
 
 
 @dataclass(frozen=True)
+class AtMost(VerdictRule):
+    """The mean of `of`, such as a cost, is at most a bound: the whole interval lies below."""
+
+    at_most: float
+
+    def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
+        values = self.values(self.of, figures)
+        found = interval_of_mean(values, level)
+        if len(values) < MIN_SEEDS:
+            outcome, reason = UNDECIDED, f"{len(values)} seeds; at least {MIN_SEEDS} are needed"
+        elif found.high < self.at_most:
+            outcome, reason = HOLDS, "the whole interval lies below the bound"
+        elif found.low > self.at_most:
+            outcome, reason = FAILS, "the whole interval lies above the bound"
+        else:
+            outcome, reason = UNDECIDED, "the bound lies within the interval"
+        return Finding(self.says, outcome, reason, self.figure, found.mean, found.low, found.high, wanted=self.at_most)
+
+
+@dataclass(frozen=True)
 class Always(VerdictRule):
     """A property without statistics: in every seed the figure is at most, or at least, a bound."""
 
@@ -200,7 +221,7 @@ class Always(VerdictRule):
 
 def decide(figures: Figures, parts: Sequence[VerdictRule], controls: Sequence[VerdictRule] = ()) -> Verdict:
     """Return the verdict on a claim with these parts."""
-    level = LEVEL / max(1, sum(isinstance(rule, Compared) for rule in parts))
+    level = LEVEL / max(1, sum(not isinstance(rule, Always) for rule in parts))
     found = [rule.judge(figures, level) for rule in parts]
     checked = [rule.judge(figures) for rule in controls]
     failed = [finding.says for finding in checked if finding.outcome != HOLDS]
