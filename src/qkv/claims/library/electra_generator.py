@@ -74,8 +74,7 @@ CLAIM = Claim(
     },
     parts=(Higher("a generator as large is worse", "tuned", "a quarter", "as large", by=0.01),),
     controls=(
-        Higher("pretraining helps beside a quarter", "tuned", "a quarter", "no pretraining", by=0.02),
-        Higher("pretraining helps beside one as large", "tuned", "as large", "no pretraining", by=0.02),
+        Higher("pretraining helps", "tuned", "a quarter", "no pretraining", by=0.02),
         Higher("a larger generator is better at its own task", "generator", "a quarter", "as large", by=0.02),
     ),
     picture=picture,
