@@ -4,10 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from qkv.base.rows import IGNORE_INDEX
 from qkv.claims.claim import find_claim
 from qkv.claims.language import Language
-from qkv.claims.probes import nearest_alike, sense_accuracy, verb_examples, word_classes, word_counts
+from qkv.claims.probes import bags_of, nearest_alike, sense_accuracy, verb_examples, word_classes, word_counts
+from qkv.data.batches import START, Batch
+from qkv.data.inputs import Passages
 from qkv.vectors.word_vectors import WordVectors
 
 
@@ -53,3 +57,17 @@ def test_the_probe_of_the_context_claim_tells_senses_only_from_vectors_that_diff
     alike = rng.normal(size=(6, 16))[words]
     assert probed(alike, words, senses) == 0.5, "one vector for both senses"
     assert probed(alike + 0.3 * rng.normal(size=(4, 16))[senses], words, senses) > 0.95
+
+
+def test_bags_count_the_tokens_of_both_passages_of_each_pair() -> None:
+    ids = torch.tensor([[1, 5, 5, 2, 6, 2, 1, 7, 2, 7, 2, 0]])
+    text = torch.tensor([[1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 0]])
+    segment = torch.tensor([[0, 0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0]])
+    labels = torch.tensor([[0, 1, IGNORE_INDEX]])
+    passages = Passages(ids, text, text, segment, text, text, torch.tensor([[0, 6, 0]]), labels)
+    bags, found = bags_of(Batch((passages,), 2, 11, 12, 11, START), 8)
+    assert found.tolist() == [0, 1]
+    assert bags.tolist() == [
+        [[0, 1, 1, 0, 0, 2, 0, 0], [0, 0, 1, 0, 0, 0, 1, 0]],
+        [[0, 1, 1, 0, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0, 0, 1]],
+    ]

@@ -8,16 +8,19 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from qkv.base.rows import Rows, padded_rows
 from qkv.claims.claim import Cell
 from qkv.claims.language import PLURAL, VERB_ENDINGS, Language, Sentence
 from qkv.claims.training import Trained, train_labels, write_documents
+from qkv.data.batches import START, Batch
 from qkv.folder.run import load_tokenizers
 from qkv.models import FAMILIES
 from qkv.parts.heads import ModelWithHeads
@@ -31,6 +34,7 @@ TEXTS = 256  # that an encoder reads at once
 TESTED = 2000  # sentences with a right or a wrong verb
 RIDGE = 1.0  # penalty of a linear classifier
 LEAST = 2  # occurrences of a sense, to learn from and to test on
+LATENT = 16  # topics that a bag of words can find
 
 # Words
 
@@ -199,6 +203,58 @@ def frozen_verbs_told(run: Trained, train: Sequence[Sentence], test: Sequence[Se
     (x, y), (unseen, answers) = parts
     weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
     return float((np.sign(unseen @ weights) == answers).mean())
+
+
+# Passages that belong together, told by words alone
+
+
+class BagOfWords(nn.Module):
+    """A rival of BERT on pairs of passages: bags give mixtures of K learned topics, and those that agree belong together.
+
+    The share of each word also has a weight for either passage, so that the rival could learn the order of passages by them.
+    """
+
+    def __init__(self, words: Tensor, rng: torch.Generator):
+        """`words` (V,) is 1 for each word that the rival sees, else 0."""
+        super().__init__()
+        self.words = words
+        self.topic = nn.Parameter(0.1 * torch.randn(len(words), LATENT, generator=rng))  # (V, K)
+        self.side = nn.Parameter(torch.zeros(2, len(words)))  # (2, V)
+        self.agreement = nn.Parameter(torch.tensor([5.0, 2.5]))  # scale and bias
+
+    def forward(self, bags: Tensor) -> Tensor:
+        """Return the logit of label 1, "not as in the document". (N, 2, V) -> (N,)."""
+        bags = bags * self.words
+        shares = bags / bags.sum(-1, keepdim=True).clamp(min=1)
+        mixtures = (bags @ self.topic).softmax(-1)  # (N, 2, K)
+        scale, bias = self.agreement
+        return bias - scale * mixtures.prod(1).sum(-1) + (shares * self.side).sum((1, 2))
+
+
+def bags_of(batch: Batch, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """Return how often each passage of a pair has each token, and the labels of the pairs. -> (N, 2, V), (N,)."""
+    (passages,) = batch.inputs
+    rows, most = passages.labels.shape
+    inside, pairs = passages.text > 0, passages.labels >= 0
+    bag = 2 * (torch.arange(rows)[:, None] * most + passages.text - 1) + passages.segment
+    counts = torch.zeros(2 * rows * most, vocabulary)
+    counts.index_put_((bag[inside], passages.ids[inside]), torch.ones(()), accumulate=True)
+    return counts.view(rows, most, 2, vocabulary)[pairs], passages.labels[pairs]
+
+
+def bag_accuracy(run: Trained, words: Tensor, steps: int) -> float:
+    """Train a bag of words on the first batches of a run with a sentence task, and return its accuracy on dev."""
+    job: Any = run.job
+    bag = BagOfWords(words, torch.Generator().manual_seed(run.recipe.seed))
+    adam = torch.optim.Adam(bag.parameters(), lr=0.05)
+    for batch in islice(job.batches.starting(START), steps):
+        bags, labels = bags_of(batch, len(words))
+        adam.zero_grad()
+        F.binary_cross_entropy_with_logits(bag(bags), labels.float()).backward()
+        adam.step()
+    with torch.no_grad():
+        dev = (bags_of(batch, len(words)) for batch in job.validator.batches.in_order())
+        return float(torch.cat([(bag(bags) > 0) == (labels > 0) for bags, labels in dev]).float().mean())
 
 
 # Encoders and language models

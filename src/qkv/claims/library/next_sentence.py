@@ -6,75 +6,19 @@ passages from two documents of the same topic, or the two passages of one docume
 shows what else counts tell: the definite determiner marks what was named before, and so gives away the order, without reading.
 """
 
-from itertools import islice
-from typing import Any
-
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from qkv.base.rows import Rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import Document, Language, texts
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import rows_of, tokenizer_of, word_classes
+from qkv.claims.probes import bag_accuracy, rows_of, tokenizer_of, word_classes
 from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, Trained, train_text
 from qkv.claims.verdict import Higher, Same
-from qkv.data.batches import START, Batch
 
-LATENT = 16  # topics that the rival can find
 HELD_OUT = 4000  # documents: few would leave chance uncertain by some points
-
-
-class BagOfWords(nn.Module):
-    """A rival without order: a bag tells a mixture of K topics, which are learned; two passages belong together if theirs agree.
-
-    The share of each word also has a weight for either passage, so that the rival could learn the order of passages by them.
-    """
-
-    def __init__(self, words: Tensor, rng: torch.Generator):
-        """`words` (V,) is 1 for each word that the rival sees, else 0."""
-        super().__init__()
-        self.words = words
-        self.topic = nn.Parameter(0.1 * torch.randn(len(words), LATENT, generator=rng))  # (V, K)
-        self.side = nn.Parameter(torch.zeros(2, len(words)))  # (2, V)
-        self.agreement = nn.Parameter(torch.tensor([5.0, 2.5]))  # scale and bias
-
-    def forward(self, bags: Tensor) -> Tensor:
-        """Return the logit of label 1, "not as in the document". (N, 2, V) -> (N,)."""
-        bags = bags * self.words
-        shares = bags / bags.sum(-1, keepdim=True).clamp(min=1)
-        mixtures = (bags @ self.topic).softmax(-1)  # (N, 2, K)
-        scale, bias = self.agreement
-        return bias - scale * mixtures.prod(1).sum(-1) + (shares * self.side).sum((1, 2))
-
-
-def bags_of(batch: Batch, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """Return how often each passage of a pair has each token, and the labels of the pairs. -> (N, 2, V), (N,)."""
-    (passages,) = batch.inputs
-    rows, most = passages.labels.shape
-    inside, pairs = passages.text > 0, passages.labels >= 0
-    bag = 2 * (torch.arange(rows)[:, None] * most + passages.text - 1) + passages.segment
-    counts = torch.zeros(2 * rows * most, vocabulary)
-    counts.index_put_((bag[inside], passages.ids[inside]), torch.ones(()), accumulate=True)
-    return counts.view(rows, most, 2, vocabulary)[pairs], passages.labels[pairs]
-
-
-def rival_accuracy(cell: Cell, run: Trained, words: Tensor) -> float:
-    """Train the rival on the first batches that BERT read, and return its accuracy on dev."""
-    job: Any = run.job
-    rival = BagOfWords(words, torch.Generator().manual_seed(cell.seed))
-    adam = torch.optim.Adam(rival.parameters(), lr=0.05)
-    for batch in islice(job.batches.starting(START), cell["rival_steps"]):
-        bags, labels = bags_of(batch, len(words))
-        adam.zero_grad()
-        F.binary_cross_entropy_with_logits(rival(bags), labels.float()).backward()
-        adam.step()
-    with torch.no_grad():
-        dev = (bags_of(batch, len(words)) for batch in job.validator.batches.in_order())
-        return float(torch.cat([(rival(bags) > 0) == (labels > 0) for bags, labels in dev]).float().mean())
 
 
 @torch.no_grad()
@@ -116,8 +60,8 @@ def measure(cell: Cell) -> Measured:
     topical[tokenizer.unk] = 0.0
     return {
         "bert": run.scores()["dev_sentence_task_accuracy"],
-        "topic": rival_accuracy(cell, run, topical),
-        "words": rival_accuracy(cell, run, every),
+        "topic": bag_accuracy(run, topical, cell["rival_steps"]),
+        "words": bag_accuracy(run, every, cell["rival_steps"]),
         "same": same_topic(run, found[:200], cell["task"] == "order"),
     }
 
