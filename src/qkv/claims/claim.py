@@ -173,4 +173,11 @@ def code_digest(text: str) -> str:
         if isinstance(node, ast.Import | ast.ImportFrom):
             node.names = [one for one in node.names if (one.asname or one.name).partition(".")[0] in used]
     tree.body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom) or node.names]
-    return hashlib.blake2b(ast.dump(tree).encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(repr(_plain(tree)).encode(), digest_size=8).hexdigest()
+
+
+def _plain(node: Any) -> Any:
+    """Return a syntax tree as plain values, without empty fields: each version of Python has others (3.12 added `type_params`)."""
+    if isinstance(node, ast.AST):
+        return [type(node).__name__, *((name, _plain(value)) for name, value in ast.iter_fields(node) if value not in (None, []))]
+    return list(map(_plain, node)) if isinstance(node, list) else node
