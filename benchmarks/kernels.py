@@ -37,8 +37,8 @@ PAIRS, DOCUMENTS, BATCHES, WARM, TIMED, PROFILED = 20_000, 20_480, 12, 8, 48, 3
 FACTS = {"device": "cuda", "seed": 1, "peak": 1e-4, "warmup": 10}
 PURPOSES = {  # purpose -> pattern of kernels' names; the first match counts
     "matrix products": "nvjet|gemm|splitK|cublas|cutlass",
-    "attention": "^_attend|^wide_|slide",
-    "recurrent layers": "^_lstm|(?i:rnn|lstm)",
+    "attention": "^_attend|^wide_|^streams_",
+    "recurrent layers": "^_cell_|^_product|(?i:rnn|lstm)",
     "residual, dropout and norm": "^_add_and_norm|dropout|masked_scale",
     "loss": "^_cross_entropy",
     "sums for biases and norms, activations": "^_sum_rows|^_add_lines|reduce_kernel|(?i:gelu|tanh)",

@@ -185,14 +185,17 @@ def test_two_streams(positions: int, predicted: int, memory: int) -> None:
 
     def attended(fused: bool) -> list[Tensor]:
         """The content stream by itself, both streams, the query stream by itself, and both streams packed with the keys."""
-        distance = layer.distance(distances).to(MATRIX) if fused else layer.distance(distances)
+        distance = layer.distance(distances)
         alone, _ = stream_masks(text, segment, rank, None, before, fused)
         both, queries = stream_masks(text, segment, rank, where, before, fused)
         streams = [(inputs[0], alone, content), (torch.cat(inputs[:2], 1), both, content), (inputs[1], queries, content)]
         streams += [] if memory else [(torch.cat(inputs[:2], 1), both, None)]
         return [mask.attend(x, source, distance, layer) for x, mask, source in streams]
 
-    found, wanted = attended(True), attended(False)
+    with torch.autocast("cuda", torch.bfloat16, enabled=GPU):
+        found = attended(True)
+    wanted = attended(False)
+
     sees = stream_masks(text, segment, rank, where, before)[1].mask.any(-1)[:, 0] & (text.gather(1, where) > 0)
     seen = [text > 0, torch.cat([text > 0, sees], 1), sees]
     seen += [] if memory else [seen[1]]

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from qkv.parts.kernels.linear import sum_over_rows
 from qkv.parts.products import product
 
-CELL_BLOCKS = {"BB": 64, "BH": 32, "BP": 128, "num_warps": 4, "num_stages": 2}  # rows, cells, and projected values at once
+CELL_BLOCKS = {"BB": 16, "BH": 32, "BP": 128, "num_warps": 4, "num_stages": 2}  # rows, cells, and projected values at once
 PRODUCT_BLOCKS = {"BB": 16, "BP": 16, "BK": 256, "num_warps": 4, "num_stages": 4}  # rows, columns, and values that are summed
 
 
