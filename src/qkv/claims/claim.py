@@ -177,7 +177,7 @@ def code_digest(text: str) -> str:
 
 
 def _plain(node: Any) -> Any:
-    """Return a syntax tree as plain values, without empty fields: each version of Python has others (3.12 added `type_params`)."""
+    """Return a syntax tree as plain values, without empty fields, which differ by the version of Python."""
     if isinstance(node, ast.AST):
         return [type(node).__name__, *((name, _plain(value)) for name, value in ast.iter_fields(node) if value not in (None, []))]
     return list(map(_plain, node)) if isinstance(node, list) else node

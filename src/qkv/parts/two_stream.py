@@ -83,10 +83,10 @@ class FusedStreamMask:
         segment_bias = ((layer.to_segment - v) * segment).sum(-1)  # (q + v)·s is among the products with vectors
         bias = torch.cat([u.flatten(), v.flatten()])
         if source is None:  # one projection for all, though nothing reads keys and values of the query stream
-            inside, kv = layer.fused_linear(x, torch.cat([q, q, layer.kv.weight]), F.pad(bias, (0, bias.numel()))), None
+            queries, kv = layer.fused_linear(x, torch.cat([q, q, layer.kv.weight]), F.pad(bias, (0, bias.numel()))), None
         else:
-            inside, kv = layer.fused_linear(x, torch.cat([q, q]), bias), layer.kv(source)
-        return kernels.two_stream.attend(inside, kv, vectors, segment_bias, self)
+            queries, kv = layer.fused_linear(x, torch.cat([q, q]), bias), layer.kv(source)
+        return kernels.two_stream.attend(queries, kv, vectors, segment_bias, self)
 
 
 class RelativeAttention(RecordedAttention):

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from qkv.parts.kernels.bias import PADDED
-from qkv.parts.kernels.wide import LOG2_E, _put, _vectors
+from qkv.parts.kernels.wide import LOG2_E, load_vectors, store_vectors
 
 if TYPE_CHECKING:
     from qkv.parts.two_stream import FusedStreamMask
@@ -61,10 +61,10 @@ def _scores(  # type: ignore[no-untyped-def]
 ):
     """Return the scores of some queries and keys, to base 2, and which keys are in another segment."""
     allowed = (text[:, None] == key_text[None, :]) & (key_text > 0)[None, :] & (key_rank[None, :] <= rank[:, None])
-    another = segment[:, None] != key_segment[None, :]
+    in_another = segment[:, None] != key_segment[None, :]
     found = tl.dot(q, tl.trans(k)) + tl.load(PRODUCTS + first[:, None] + s[None, :], mask=allowed, other=0.0).to(tl.float32)
-    found += tl.where(another, other[:, None], 0.0)
-    return tl.where(allowed, found * (scale * LOG2_E), float("-inf")), another
+    found += tl.where(in_another, other[:, None], 0.0)
+    return tl.where(allowed, found * (scale * LOG2_E), float("-inf")), in_another
 
 
 @triton.jit
@@ -81,15 +81,15 @@ def streams_forward(  # type: ignore[no-untyped-def]
     line = n * step  # where a query's products begin, and where that of its first key is
     first = line + (L - S) - position
     other = tl.load(PRODUCTS + line + L, mask=n < N, other=0.0).to(tl.float32) + tl.load(SEGMENT_BIAS + head)
-    q = _vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
+    q = load_vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
     top = tl.full([OWN], -1e30, tl.float32)
     total = tl.zeros([OWN], tl.float32)
     out = tl.zeros([OWN, BK], tl.float32)
     for start in range(0, S, AT_ONCE):
         s = start + tl.arange(0, AT_ONCE)
         key_text, key_rank, key_segment = _key_facts(KEYS, row, s, B, S)
-        k = _vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
-        v = _vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        k = load_vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        v = load_vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
         scores, _ = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
         higher = tl.maximum(top, tl.max(scores, 1))
         powers, shrink = tl.exp2(scores - higher[:, None]), tl.exp2(top - higher)
@@ -97,12 +97,12 @@ def streams_forward(  # type: ignore[no-untyped-def]
         out = out * shrink[:, None] + tl.dot(powers.to(v.dtype), v)
         top = higher
     whole = tl.where(total > 0, total, 1.0)  # a query that sees nothing gets zeros
-    _put(OUT, row, n, N, head, out / whole[:, None], H * K, K, BK)
+    store_vectors(OUT, row, n, N, head, out / whole[:, None], H * K, K, BK)
     tl.store(LOG + (row * H + head) * N + n, top + tl.log2(whole), mask=n < N)
 
 
 @triton.jit
-def _put_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
+def _store_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, AT_ONCE: tl.constexpr):  # type: ignore[no-untyped-def]
     """Store zeros as the gradients of products that belong to no key."""
     for start in range(0, step, AT_ONCE):
         at = line[:, None] + (start + tl.arange(0, AT_ONCE))[None, :]
@@ -124,8 +124,8 @@ def streams_backward_keys(  # type: ignore[no-untyped-def]
     GRAD_PRODUCTS += (head * B * N + row * N) * step
     s = tl.program_id(1) * OWN + tl.arange(0, OWN)
     key_text, key_rank, key_segment = _key_facts(KEYS, row, s, B, S)
-    k = _vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
-    v = _vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+    k = load_vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+    v = load_vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
     segment_bias = tl.load(SEGMENT_BIAS + head)
     grad_k = tl.zeros([OWN, BK], tl.float32)
     grad_v = tl.zeros([OWN, BK], tl.float32)
@@ -135,12 +135,12 @@ def streams_backward_keys(  # type: ignore[no-untyped-def]
         line = n * step  # where a query's products begin, and where that of its first key is
         first = line + (L - S) - position
         other = tl.load(PRODUCTS + line + L, mask=n < N, other=0.0).to(tl.float32) + segment_bias
-        q = _vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
-        scores, another = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
+        q = load_vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
+        scores, in_another = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
         log = tl.load(LOG + (row * H + head) * N + n, mask=n < N, other=0.0)
         weights = tl.exp2(scores - log[:, None])
-        grad = _vectors(GRAD, row, n, N, head, H * K, K, BK, False)
-        out = _vectors(OUT, row, n, N, head, H * K, K, BK, False)
+        grad = load_vectors(GRAD, row, n, N, head, H * K, K, BK, False)
+        out = load_vectors(OUT, row, n, N, head, H * K, K, BK, False)
         mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
         grad_v += tl.dot(tl.trans(weights.to(grad.dtype)), grad)
         grad_scores = weights * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
@@ -148,15 +148,15 @@ def streams_backward_keys(  # type: ignore[no-untyped-def]
         grad_k += tl.dot(tl.trans(low), q)
         if ALL:
             real = n < N
-            _put(GRAD_Q, row, n, N, head, tl.dot(low, k), Q_STEP, K, BK)
+            store_vectors(GRAD_Q, row, n, N, head, tl.dot(low, k), Q_STEP, K, BK)
             inside = real[:, None] & (s < S)[None, :]
             tl.store(GRAD_PRODUCTS + first[:, None] + s[None, :], grad_scores.to(GRAD_PRODUCTS.dtype.element_ty), mask=inside)
-            _put_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, OWN)
-            found = tl.sum(tl.where(another, grad_scores, 0.0), 1)
+            _store_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, OWN)
+            found = tl.sum(tl.where(in_another, grad_scores, 0.0), 1)
             tl.store(GRAD_PRODUCTS + line + L, found.to(GRAD_PRODUCTS.dtype.element_ty), mask=real)
             tl.store(GRAD_OTHER + head * B * N + row * N + n, found, mask=real)
-    _put(GRAD_KV + K_AT, row, s, kv_row, head, grad_k, KV_STEP, K, BK)
-    _put(GRAD_KV + V_AT, row, s, kv_row, head, grad_v, KV_STEP, K, BK)
+    store_vectors(GRAD_KV + K_AT, row, s, kv_row, head, grad_k, KV_STEP, K, BK)
+    store_vectors(GRAD_KV + V_AT, row, s, kv_row, head, grad_v, KV_STEP, K, BK)
 
 
 @triton.jit
@@ -176,25 +176,25 @@ def streams_backward_queries(  # type: ignore[no-untyped-def]
     line = n * step  # where a query's products begin, and where that of its first key is
     first = line + (L - S) - position
     other = tl.load(PRODUCTS + line + L, mask=real, other=0.0).to(tl.float32) + tl.load(SEGMENT_BIAS + head)
-    q = _vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
-    grad = _vectors(GRAD, row, n, N, head, H * K, K, BK, False)
-    out = _vectors(OUT, row, n, N, head, H * K, K, BK, False)
+    q = load_vectors(Q, row, n, N, head, Q_STEP, K, BK, False)
+    grad = load_vectors(GRAD, row, n, N, head, H * K, K, BK, False)
+    out = load_vectors(OUT, row, n, N, head, H * K, K, BK, False)
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
     log = tl.load(LOG + (row * H + head) * N + n, mask=real, other=0.0)
     grad_q, grad_other = tl.zeros([OWN, BK], tl.float32), tl.zeros([OWN], tl.float32)
     for start in range(0, S, AT_ONCE):
         s = start + tl.arange(0, AT_ONCE)
         key_text, key_rank, key_segment = _key_facts(KEYS, row, s, B, S)
-        k = _vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
-        v = _vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
-        scores, another = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
+        k = load_vectors(KV + K_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        v = load_vectors(KV + V_AT, row, s, kv_row, head, KV_STEP, K, BK, False)
+        scores, in_another = _scores(q, k, PRODUCTS, first, other, text, rank, segment, s, key_text, key_rank, key_segment, scale)
         grad_scores = tl.exp2(scores - log[:, None]) * (tl.dot(grad, tl.trans(v)) - mean[:, None]) * scale
         inside = real[:, None] & (s < S)[None, :]
         tl.store(GRAD_PRODUCTS + first[:, None] + s[None, :], grad_scores.to(GRAD_PRODUCTS.dtype.element_ty), mask=inside)
-        grad_other += tl.sum(tl.where(another, grad_scores, 0.0), 1)
+        grad_other += tl.sum(tl.where(in_another, grad_scores, 0.0), 1)
         grad_q += tl.dot(grad_scores.to(k.dtype), k)
-    _put(GRAD_Q, row, n, N, head, grad_q, Q_STEP, K, BK)
-    _put_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, AT_ONCE)
+    store_vectors(GRAD_Q, row, n, N, head, grad_q, Q_STEP, K, BK)
+    _store_no_keys(GRAD_PRODUCTS, line, first, real, S, L, step, AT_ONCE)
     tl.store(GRAD_PRODUCTS + line + L, grad_other.to(GRAD_PRODUCTS.dtype.element_ty), mask=real)
     tl.store(GRAD_OTHER + head * B * N + row * N + n, grad_other, mask=real)
 

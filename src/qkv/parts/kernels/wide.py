@@ -44,7 +44,7 @@ def _query_ranges(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _vectors(  # type: ignore[no-untyped-def]
+def load_vectors(  # type: ignore[no-untyped-def]
     X, row, at, many, head, STEP: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, SURE: tl.constexpr
 ):
     """Load a head's vectors at some positions of a row; zeros outside it, unless SURE that there are none."""
@@ -55,9 +55,10 @@ def _vectors(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _put(  # type: ignore[no-untyped-def]
+def store_vectors(  # type: ignore[no-untyped-def]
     X, row, at, many, head, found, STEP: tl.constexpr, K: tl.constexpr, BK: tl.constexpr
 ):
+    """Store a head's vectors at some positions of a row."""
     d = tl.arange(0, BK)
     where = X + (row * many + at)[:, None] * STEP + head * K + d[None, :]
     tl.store(where, found.to(X.dtype.element_ty), mask=(at < many)[:, None] & (d < K)[None, :])
@@ -87,8 +88,8 @@ def _attend_block(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Add one more block of keys to the running softmax of queries."""
     s = start + tl.arange(0, AT_ONCE)
-    k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
-    v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    k = load_vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    v = load_vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     scores = tl.dot(q, tl.trans(k))
     if BIASED:
         scores += bias_at(BIAS, t[:, None], s[None, :], T, step) * (LOG2_E / scale)
@@ -113,7 +114,7 @@ def wide_forward(  # type: ignore[no-untyped-def]
     first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
     scale *= LOG2_E
-    q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
+    q = load_vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
     since, until, begin, sure, end = _query_ranges(FROM, TO, row, t, T, S, CAUSAL, BIASED, AT_ONCE)
     top = tl.full([OWN], -1e30, tl.float32)
     total = tl.zeros([OWN], tl.float32)
@@ -129,7 +130,7 @@ def wide_forward(  # type: ignore[no-untyped-def]
             K, KV_STEP, K_AT, V_AT, BIASED, AT_ONCE, BK, False,
         )  # fmt: skip
     whole = tl.where(total > 0, total, 1.0)  # padding, and a text without keys, get zeros
-    _put(OUT, row, t, T, head, out / whole[:, None], H * K, K, BK)
+    store_vectors(OUT, row, t, T, head, out / whole[:, None], H * K, K, BK)
     tl.store(LOG + (row * H + head) * T + t, top * scale + tl.log2(whole), mask=t < T)
 
 
@@ -160,8 +161,8 @@ def _grad_queries(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Add one more block of keys to the gradient of queries."""
     s = start + tl.arange(0, AT_ONCE)
-    k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
-    v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    k = load_vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, SURE)
+    v = load_vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, SURE)
     allowed = (s[None, :] >= since[:, None]) & (s[None, :] < until[:, None])
     _, grad_scores = _gradients(
         allowed, q, k, grad, v, log[:, None], mean[:, None], BIAS, t[:, None], s[None, :], T, step, scale, BIASED, SURE
@@ -186,9 +187,9 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
     BIAS += head * T * step
     first = _late_first(CAUSAL) * OWN
     t = first + tl.arange(0, OWN)
-    q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
-    grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, False)
-    out = _vectors(OUT, row, t, T, head, H * K, K, BK, False)
+    q = load_vectors(Q, row, t, T, head, Q_STEP, K, BK, False)
+    grad = load_vectors(GRAD, row, t, T, head, H * K, K, BK, False)
+    out = load_vectors(OUT, row, t, T, head, H * K, K, BK, False)
     mean = tl.sum(grad.to(tl.float32) * out.to(tl.float32), 1)
     tl.store(MEAN + (row * H + head) * T + t, mean, mask=t < T)
     log = _per_query(LOG, row * H + head, T, t, False)
@@ -205,7 +206,7 @@ def wide_backward_queries(  # type: ignore[no-untyped-def]
             start, grad_q, q, grad, log, mean, since, until, KV, BIAS, GRAD_SCORES, row, head, t, T, S, step, scale,
             K, KV_STEP, K_AT, V_AT, BIASED, LEARNED, AT_ONCE, BK, False,
         )  # fmt: skip
-    _put(GRAD_Q, row, t, T, head, grad_q * scale, Q_STEP, K, BK)
+    store_vectors(GRAD_Q, row, t, T, head, grad_q * scale, Q_STEP, K, BK)
 
 
 @triton.jit
@@ -216,8 +217,8 @@ def _grad_keys(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Add one more block of queries to the gradients of keys and values."""
     t = start + tl.arange(0, AT_ONCE)
-    q = _vectors(Q, row, t, T, head, Q_STEP, K, BK, SURE)
-    grad = _vectors(GRAD, row, t, T, head, H * K, K, BK, SURE)
+    q = load_vectors(Q, row, t, T, head, Q_STEP, K, BK, SURE)
+    grad = load_vectors(GRAD, row, t, T, head, H * K, K, BK, SURE)
     log = _per_query(LOG, row * H + head, T, t, SURE)
     mean = _per_query(MEAN, row * H + head, T, t, SURE)
     allowed = (t[None, :] >= since[:, None]) & (t[None, :] < until[:, None])
@@ -239,8 +240,8 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
     BIAS += head * T * step
     first = tl.program_id(1) * OWN
     s = first + tl.arange(0, OWN)
-    k = _vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, False)
-    v = _vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, False)
+    k = load_vectors(KV + K_AT, row, s, S, head, KV_STEP, K, BK, False)
+    v = load_vectors(KV + V_AT, row, s, S, head, KV_STEP, K, BK, False)
     since, until = _range(FROM, TO, row, s, S, T)
     if CAUSAL:
         since = tl.maximum(since, s)
@@ -266,8 +267,8 @@ def wide_backward_keys(  # type: ignore[no-untyped-def]
             start, grad_k, grad_v, k, v, since, until, Q, BIAS, GRAD, LOG, MEAN, row, head, s, T, step, scale,
             H, K, Q_STEP, BIASED, AT_ONCE, BK, False,
         )  # fmt: skip
-    _put(GRAD_KV + K_AT, row, s, S, head, grad_k * scale, KV_STEP, K, BK)
-    _put(GRAD_KV + V_AT, row, s, S, head, grad_v, KV_STEP, K, BK)
+    store_vectors(GRAD_KV + K_AT, row, s, S, head, grad_k * scale, KV_STEP, K, BK)
+    store_vectors(GRAD_KV + V_AT, row, s, S, head, grad_v, KV_STEP, K, BK)
 
 
 def sizes(kernel: Any, head_width: int, causal: bool) -> dict[str, Any]:
