@@ -22,23 +22,26 @@ def list_command(context: typer.Context, out: Out = RUNS) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from qkv.claims.claim import claim_names, find_claim
+    from qkv.claims.claim import TOPICS, claim_names, find_claim
     from qkv.claims.record import best_record, cost, read_records, shown_verdict
 
-    records = read_records(out)
-    table = Table("claim", "statement", "verdict", "date", "cost", box=None, pad_edge=False)
-    for name in claim_names():
-        row = ["not run yet", "", ""]
-        if name in records:
-            record, _ = best_record(records[name])
-            row = [shown_verdict(record), record["facts"]["date"], cost(record)]
-        table.add_row(name, find_claim(name).claim.statement, *row)
-    for name in sorted(set(records) - set(claim_names())):  # the user's own
-        record, _ = best_record(records[name])
-        table.add_row(name, record["statement"], shown_verdict(record), record["facts"]["date"], cost(record))
+    records = {name: best_record(sizes)[0] for name, sizes in read_records(out).items()}
     console = Console(highlight=False, file=sys.stdout)
-    console.print(table)
-    console.print("\nRun one: qkv claims run NAME --quick", markup=False)
+    claims = {name: find_claim(name).claim for name in claim_names()}
+    own = {name: record for name, record in records.items() if name not in claims}
+    statements = [(claim.topic, name, claim.statement) for name, claim in claims.items()]
+    statements += [(record["topic"], name, record["statement"]) for name, record in own.items()]
+    for topic in TOPICS:
+        table = Table(show_header=False, box=None, pad_edge=False)
+        table.add_column(no_wrap=True)
+        for _, name, statement in sorted(one for one in statements if one[0] == topic):
+            table.add_row(name, statement)
+            if record := records.get(name):
+                table.add_row("", f"[bold]{shown_verdict(record)}[/bold], {record['facts']['date']}, {cost(record)}")
+        console.print(f"[bold]{topic}[/bold]")
+        console.print(table, "")
+    ran = f"{len(records)} of {len(statements)} were run here, those with a verdict" if records else "none of them was run here"
+    console.print(f"{ran}; run one: qkv claims run NAME --quick", markup=False)
 
 
 @claims_app.command("run")

@@ -12,8 +12,10 @@ from qkv.claims.experiment import Result
 from qkv.claims.language import Language, texts
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import write_documents
-from qkv.claims.verdict import Higher
+from qkv.claims.verdict import Higher, Lower
 from qkv.vectors.train import METHODS, train_vectors
+
+PRONOUNS = {"gender shows often": 0.6, "gender shows seldom": 0.1}  # share of a person's sentences that tell the gender
 
 
 def answers(matrix: np.ndarray, queries: np.ndarray, excluded: np.ndarray) -> np.ndarray:
@@ -69,7 +71,7 @@ CLAIM = Claim(
     formula="argmax over words w of cos(w, king − man + woman), with or without w in {king, man, woman}",
     changes="More text, wider vectors, and above all how clearly the text tells the gender. The language here is cleaner "
     "than any natural one.",
-    variants={"gender shows often": {"pronouns": 0.6}, "gender shows seldom": {"pronouns": 0.1}},
+    variants={name: {"pronouns": rate} for name, rate in PRONOUNS.items()},
     sizes={"cpu": {"documents": 20000, "epochs": 5}, "quick": {"documents": 10000, "epochs": 3}},
     measure=measure,
     units={
@@ -81,12 +83,15 @@ CLAIM = Claim(
     },
     parts=tuple(
         rule
-        for variant in ("gender shows often", "gender shows seldom")
+        for variant in PRONOUNS
         for rule in (
             Higher(f"{variant}: with inputs excluded most are right", "excluded", variant, than=0.0, by=0.5),
             Higher(f"{variant}: the difference helps beyond the nearest word", "gain", variant, than=0.0, by=0.1),
             Higher(f"{variant}: with inputs allowed most are right too", "included", variant, than=0.0, by=0.5),
         )
     ),
+    controls=[
+        Lower(f"{name}: the nearest word leaves room for the difference", "nearest", name, than=1.0, by=0.1) for name in PRONOUNS
+    ],
     picture=picture,
 )

@@ -16,7 +16,7 @@ from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.pictures import Picture, curves, stack, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
-from qkv.claims.verdict import Always, Higher, Same
+from qkv.claims.verdict import Always, Higher, Lower, Same
 from qkv.jobs.job import Job
 from qkv.parts.attention import CrossAttention, SelfAttention
 from qkv.parts.dot_product import attention_weights
@@ -106,5 +106,6 @@ CLAIM = Claim(
             ("not scaled, 8 narrow heads", "scaled, 8 narrow heads"), by=0.2,
         ),
     ),
+    controls=(Lower("one wide head can learn it (guessing: 2.77 nats)", "loss", "scaled, one wide head", than=2.77, by=1.0),),
     picture=picture,
 )  # fmt: skip
