@@ -13,8 +13,8 @@ import pytest
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.claims import experiment
-from qkv.claims.claim import Claim, NamedClaim, claim_names, code_digest, find_claim
-from qkv.claims.experiment import RunOptions, run_claim
+from qkv.claims.claim import Claim, NamedClaim, code_digest, find_claim
+from qkv.claims.experiment import RunOptions, run_claim, run_claims
 from qkv.claims.page import write_record
 from qkv.claims.record import make_record, read_records
 from qkv.claims.verdict import FAILS, HOLDS, UNDECIDED
@@ -84,6 +84,42 @@ def test_cells_are_computed_once_and_anew_when_something_that_decides_them_chang
     assert computed(tmp_path) == 22
 
 
+def test_a_changed_setting_computes_the_cells_that_it_decides(toy: Any, tmp_path: Path) -> None:
+    path, out = toy(), tmp_path / "out"
+    run(path, out)
+    path.write_text(path.read_text().replace('"quick": {"seconds": 0.0}', '"quick": {"seconds": 0.001}'))
+    run(path, out)
+    assert computed(tmp_path) == 6, "another size has its own cells"
+    path.write_text(path.read_text().replace('"b": {"effect": 0.0}', '"b": {"effect": 0.5}'))
+    run(path, out)
+    assert computed(tmp_path) == 9, "one variant has changed"
+
+
+def test_several_claims_share_the_workers(toy: Any, tmp_path: Path) -> None:
+    path, out, said = toy(seconds=0.01), tmp_path / "out", list[str]()
+    timed = path.with_name("timed.py")
+    timed.write_text(path.read_text().replace("seeds=3", "seeds=3, timed=True"))
+    lower = path.with_name("lower.py")
+    lower.write_text(path.read_text().replace('{"a": {"effect": 2.0}', '{"a": {"effect": -2.0}'))
+    names = [str(timed), str(path), str(lower)]
+    results = {one.named.name: one for one in run_claims(names, out, RunOptions(size="quick", workers=2), said.append)}
+    assert [*results][-1] == "timed", "what measures time runs alone, and last"
+    assert {name: one.verdict.verdict for name, one in results.items()} == {"toy": HOLDS, "lower": FAILS, "timed": HOLDS}
+    assert sum("/12  " in line for line in said) == 12 and sum("/6  " in line for line in said) == 6
+    assert not [*out.glob("*/.*partial")], "folders for cells are deleted"
+    assert [one.figures for one in run_claims(names[1:2], out, RunOptions(size="quick"), said.append)] == [results["toy"].figures]
+    assert said[-1] == "toy: 6 of 6 cells were computed before"
+
+
+def test_nothing_is_computed_if_one_of_several_claims_is_refused(toy: Any, tmp_path: Path) -> None:
+    path = toy()
+    with pytest.raises(ConfigError, match="no size gpu"):
+        list(run_claims([str(path), "order"], tmp_path / "out", RunOptions(size="gpu")))
+    with pytest.raises(ConfigError, match="did you mean order"):
+        list(run_claims([str(path), "ordre"], tmp_path / "out", RunOptions()))
+    assert not (tmp_path / "log").exists()
+
+
 def test_workers_change_no_figure(toy: Any, tmp_path: Path) -> None:
     path = toy()
     assert run(path, tmp_path / "one").figures == run(path, tmp_path / "two", workers=2).figures
@@ -144,7 +180,7 @@ def test_words_rules_and_pictures_do_not_count_as_code() -> None:
         text.replace('"by 1"', '"by 2"').replace('strip(result, "x")', 'strip(result, "x", log=True)').replace("A toy.", "Toy.")
     )
     assert code_digest(same) == code_digest(text) != code_digest(text.replace("0.01", "0.02"))
-    assert code_digest(text.replace('"seconds": 0.0', '"seconds": 1.0')) != code_digest(text)
+    assert code_digest(text.replace('"seconds": 0.0', '"seconds": 1.0')) == code_digest(text), "settings are in the key of a cell"
     assert code_digest(text.replace("import rng_at", "import seed_at as rng_at")) != code_digest(text)
     assert code_digest(text.replace("import Higher", "import Higher, Same")) == code_digest(text)
 
@@ -185,15 +221,6 @@ def test_mistakes_in_a_users_own_claim_get_one_line(old: str, new: str, message:
 def test_mistakes_get_one_line(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises((ConfigError, DataError), match=message):
         run_claim(name, tmp_path, RunOptions(**options))
-
-
-@pytest.mark.parametrize("name", claim_names())
-def test_a_claim_of_the_library_is_complete_and_its_file_short(name: str) -> None:
-    named = find_claim(name)
-    assert named.claim.statement.endswith(".")
-    assert len(named.file.read_text().splitlines()) <= 140
-    for variant in named.claim.variants:
-        assert json.dumps(named.claim.settings("quick", variant))
 
 
 TINY = {

@@ -157,6 +157,16 @@ def test_a_damaged_record_is_named_before_anything_is_computed(runs: Path) -> No
         assert isinstance(result.exception, DataError) and "claim.json: damaged" in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [([], "or --all"), (["order", "--all"], "or --all"), (["order", "path", "--size", "gpu"], "has no size gpu")],
+)
+def test_wrong_choices_of_claims_are_refused(options: list[str], message: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["claims", "run", *options, "--out", str(tmp_path / "out")])
+    assert isinstance(result.exception, ConfigError) and message in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_record_is_plain_json_with_all_that_a_reader_needs(runs: Path) -> None:
     record = json.loads((runs / "order" / "cpu" / "claim.json").read_text())
     assert record["verdict"] == "holds" and record["preliminary"] == "3 of 5 seeds"

@@ -23,7 +23,6 @@ from qkv.claims.verdict import MIN_SEEDS, VerdictRule
 LIBRARY = Path(__file__).parent / "library"
 TOPICS = ("order and length", "attention itself", "training deep nets", "cost", "pretraining", "words", "looking")
 SIZES = ("quick", "cpu", "gpu")
-EXPERIMENT = ("variants", "sizes", "measure")  # arguments of a claim that its figures depend on
 Measured = dict[str, float | list[float]]  # name of a figure -> a number, or a curve of numbers
 
 
@@ -157,8 +156,8 @@ def _execute(file: Path, text: str) -> dict[str, Any]:
 def code_digest(text: str) -> str:
     """Return a digest of the code in a claim's file that its figures depend on.
 
-    Docstrings, comments, a function called `picture`, and the arguments of Claim beside variants, sizes and measure do not count:
-    words and pictures can be improved, and rules judged anew, without computing the figures again.
+    Docstrings, comments, a function called `picture`, and the arguments of Claim beside `measure` do not count: words and
+    pictures can be improved, and rules judged anew, without computing the figures again. Settings are in the key of each cell.
     """
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == "picture")]
@@ -166,7 +165,7 @@ def code_digest(text: str) -> str:
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Claim":
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg in EXPERIMENT]
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg == "measure"]
     # An import counts if code that is left uses it; rules and pictures may be imported freely.
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in tree.body:

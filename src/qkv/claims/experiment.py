@@ -6,6 +6,7 @@ changed since a cell was computed: each cell remembers a digest of the package, 
 """
 
 import contextlib
+import functools
 import hashlib
 import json
 import math
@@ -13,6 +14,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -79,14 +81,27 @@ class _Task:
 
 def run_claim(name: str, out: Path, options: RunOptions, say: Callable[[str], None] = print) -> Result:
     """Compute the cells that are missing, and return the figures with the verdict."""
-    named = find_claim(name)
-    tasks = plan(named, out / named.name, options)
-    missing = [task for task in tasks if options.fresh or _read(task) is None]
-    if len(missing) < len(tasks):
-        say(f"{named.name}: {len(tasks) - len(missing)} of {len(tasks)} cells were computed before")
-    if missing:
-        _compute(named, missing, len(tasks), out / named.name, options, say)
-    return collect(named, tasks, options)
+    (result,) = run_claims([name], out, options, say)
+    return result
+
+
+def run_claims(names: Sequence[str], out: Path, options: RunOptions, say: Callable[[str], None] = print) -> Iterator[Result]:
+    """Compute the missing cells of claims, and yield each claim's result when its last cell is done.
+
+    Cells of all claims keep the workers busy together; claims that measure time come last, one after the other.
+    """
+    claims = {named.name: named for named in map(find_claim, names)}
+    tasks = {name: plan(named, out / name, options) for name, named in claims.items()}
+    missing = {name: [task for task in some if options.fresh or _read(task) is None] for name, some in tasks.items()}
+    for name, some in tasks.items():
+        if len(missing[name]) < len(some):
+            say(f"{name}: {len(some) - len(missing[name])} of {len(some)} cells were computed before")
+        if not missing[name]:
+            yield collect(claims[name], some, options)
+    begun = [claims[name] for name in claims if missing[name]]
+    for group in ([one for one in begun if not one.claim.timed], *([one] for one in begun if one.claim.timed)):
+        for name in _compute(group, {one.name: missing[one.name] for one in group}, out, options, say):
+            yield collect(claims[name], tasks[name], options)
 
 
 def plan(named: NamedClaim, folder: Path, options: RunOptions) -> list[_Task]:
@@ -130,58 +145,64 @@ def _read(task: _Task) -> dict[str, Any] | None:
 
 
 def _compute(
-    named: NamedClaim, missing: list[_Task], total: int, folder: Path, options: RunOptions, say: Callable[[str], None]
-) -> None:
-    """Compute cells, write each when it is done, and show the time left."""
-    check_writable(folder / WORK)  # also deletes what killed runs left there
-    work = partial_path(folder / WORK).resolve()
-    began, done = time.monotonic(), total - len(missing)
+    claims: Sequence[NamedClaim], missing: Mapping[str, list[_Task]], out: Path, options: RunOptions, say: Callable[[str], None]
+) -> Iterator[str]:
+    """Compute cells, write each when it is done, show the time left, and yield the name of each claim that is complete."""
     text = str(options.text.resolve()) if options.text else None
-    tasks = [{"key": task.key, "text": text} for task in missing]
-    name = named.name if named.file.parent == LIBRARY else str(named.file.resolve())
-    setup = {"claim": name, "work": str(work) if options.on == "local" else None}
-    count = min(len(missing), _worker_count(named, options))
+    cells, inputs, work = list[tuple[str, _Task]](), list[dict[str, Any]](), dict[str, Path]()
+    for named in claims:
+        check_writable(out / named.name / WORK)  # also deletes what killed runs left there
+        work[named.name] = partial_path(out / named.name / WORK).resolve()
+        shared = {
+            "claim": named.name if named.file.parent == LIBRARY else str(named.file.resolve()), "text": text,
+            "work": str(work[named.name]) if options.on == "local" else None,
+        }  # fmt: skip
+        cells += [(named.name, task) for task in missing[named.name]]
+        inputs += [{**shared, "key": task.key} for task in missing[named.name]]
+    unfinished, began = Counter(name for name, _ in cells), time.monotonic()
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, work, ignore_errors=True)
-        for number, answer in _answers(setup, tasks, count, options):
-            task = missing[number]
+        for folder in work.values():
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        for done, (number, answer) in enumerate(_answers(inputs, _worker_count(claims, len(cells), options), options), 1):
+            name, task = cells[number]
             with atomic_file(task.file) as aside:
                 aside.write_text(json.dumps({"key": task.key, **answer}, indent=1, sort_keys=True), encoding="utf-8")
-            done += 1
-            left = (time.monotonic() - began) / (done - total + len(missing)) * (total - done)
-            shown = "  ".join(f"{name} {value:.4g}" for name, value in answer["figures"].items() if isinstance(value, float))
+            seconds = (time.monotonic() - began) / done * (len(cells) - done)
+            shown = "  ".join(f"{figure} {value:.4g}" for figure, value in answer["figures"].items() if isinstance(value, float))
             say(
-                f"{done}/{total}  {task.key['variant']}, seed {task.key['seed']}: {shown}  ({duration(answer['seconds'])}"
-                + (f"; {duration(left)} left)" if done < total else ")")
+                f"{done}/{len(cells)}  {f'{name}: ' if len(claims) > 1 else ''}{task.key['variant']}, seed {task.key['seed']}: "
+                f"{shown}  ({duration(answer['seconds'])}" + (f"; {duration(seconds)} left)" if done < len(cells) else ")")
             )
+            unfinished[name] -= 1
+            if not unfinished[name]:
+                shutil.rmtree(work[name], ignore_errors=True)
+                yield name
 
 
-def _worker_count(named: NamedClaim, options: RunOptions) -> int:
-    if named.claim.timed:
+def _worker_count(claims: Sequence[NamedClaim], cells: int, options: RunOptions) -> int:
+    if any(named.claim.timed for named in claims):
         return 1
     if options.on == "ray" and options.workers is None:
         from qkv.distributed.ray_workers import cluster_size
 
-        return max(1, cluster_size(options.size == "gpu"))
-    return options.workers or (1 if options.size == "gpu" else cpu_cores())
+        return max(1, min(cells, cluster_size(options.size == "gpu")))
+    return min(cells, options.workers or (1 if options.size == "gpu" else cpu_cores()))
 
 
-def _answers(
-    setup: dict[str, Any], tasks: list[dict[str, Any]], count: int, options: RunOptions
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _answers(tasks: list[dict[str, Any]], count: int, options: RunOptions) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the number and the answer of each cell as it is done: in this process, or by workers."""
-    if count == 1 and options.on == "local":
-        work = CellWorker(**setup)
+    if count <= 1 and options.on == "local":
+        compute = CellWorker()
         for number, task in enumerate(tasks):
-            yield number, work(**task)
+            yield number, compute(**task)
         return
     name, variables = f"{CellWorker.__module__}:{CellWorker.__qualname__}", {"OMP_NUM_THREADS": "1"}
     if options.on == "ray":
         from qkv.distributed.ray_workers import RayWorkers
 
-        workers: Workers = RayWorkers(name, setup, options.size == "gpu", variables)
+        workers: Workers = RayWorkers(name, {}, options.size == "gpu", variables)
     else:
-        workers = LocalWorkers(name, setup, variables=variables)
+        workers = LocalWorkers(name, {}, variables=variables)
     for number, answer, lost in run_tasks(workers, count, tasks):
         if lost:
             raise QkvError(f"{lost}; run the same command again with fewer --workers, finished cells are kept")
@@ -191,19 +212,19 @@ def _answers(
 class CellWorker:
     """Computes cells, one after the other, on one core; the number of processes changes no figure."""
 
-    def __init__(self, claim: str, work: str | None):
-        self.named = find_claim(claim)
-        self.work = None if work is None else Path(work)
+    def __init__(self) -> None:
+        self.find = functools.cache(find_claim)
 
-    def __call__(self, key: dict[str, Any], text: str | None) -> dict[str, Any]:
+    def __call__(self, claim: str, key: dict[str, Any], text: str | None, work: str | None) -> dict[str, Any]:
         """Compute a cell; return its figures, seconds, device, date and the digest of the package."""
+        named = self.find(claim)
         began, cpu = time.monotonic(), time.process_time()
-        with _one_thread(), _folders(self.work) as folder:
+        with _one_thread(), _folders(work) as folder:
             cell = Cell(key["variant"], key["seed"], key["settings"], key["device"], folder, Path(text) if text else None)
-            figures = {name: _plain(name, value) for name, value in self.named.claim.measure(cell).items()}
-        missing = set(self.named.claim.units) - set(figures)
+            figures = {name: _plain(name, value) for name, value in named.claim.measure(cell).items()}
+        missing = set(named.claim.units) - set(figures)
         if missing:
-            raise ConfigError(f"{self.named.name}: measure returns no {', '.join(sorted(missing))}, which units names")
+            raise ConfigError(f"{named.name}: measure returns no {', '.join(sorted(missing))}, which units names")
         return {
             "figures": figures, "seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu,
             "device": describe_device(choose_device(key["device"])),
@@ -230,9 +251,9 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _folders(work: Path | None) -> Iterator[Path]:
+def _folders(work: str | None) -> Iterator[Path]:
     """Yield a folder for one cell, beside a cache of token ids that the cells of a process share."""
-    base = work or Path(tempfile.gettempdir()) / "qkv-claims"
+    base = Path(work or Path(tempfile.gettempdir()) / "qkv-claims")
     base.mkdir(parents=True, exist_ok=True)
     before = os.environ.get("QKV_CACHE")
     with tempfile.TemporaryDirectory(dir=base) as folder:

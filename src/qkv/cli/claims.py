@@ -46,7 +46,10 @@ def list_command(context: typer.Context, out: Out = RUNS) -> None:
 
 @claims_app.command("run")
 def run_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A claim (see qkv claims), or your own file that ends in .py.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Claims (see qkv claims), or your own files that end in .py.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All claims that have this size.")] = False,
     size: Annotated[str, typer.Option(help="cpu: 10 minutes on 2 cores at most; gpu: larger, where the claim has it.")] = "cpu",
     quick: Annotated[bool, typer.Option("--quick", help="About a minute, 3 seeds; the verdict is marked so.")] = False,
     seeds: Annotated[int | None, typer.Option(help="Number of seeds; more can decide what is undecided.", min=1)] = None,
@@ -56,35 +59,45 @@ def run_command(
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute everything again.")] = False,
     out: Out = RUNS,
 ) -> None:
-    """Run a claim, or the rest of it: what was computed before is used. Writes claim.json, table, picture and page."""
+    """Run claims, or the rest of them: what was computed before is used. Writes claim.json, table, picture and page of each."""
     if size not in ("cpu", "gpu"):
         raise ConfigError(f"--size {size} is not known; choose cpu or gpu, or --quick")
     if quick and size == "gpu":
         raise ConfigError("--quick is a size of its own, on the CPU; leave --size out")
-    from qkv.claims.claim import find_claim
-    from qkv.claims.experiment import RunOptions, run_claim
+    if bool(names) == all_:
+        raise ConfigError("give the names of claims (see qkv claims), or --all")
+    from qkv.claims.claim import claim_names, find_claim
+    from qkv.claims.experiment import RunOptions, run_claims
     from qkv.claims.page import write_record
-    from qkv.claims.record import PAGE, cost, explain, read_record, shown_verdict
-    from qkv.training.progress import duration
+    from qkv.claims.record import read_record
 
     options = RunOptions("quick" if quick else size, seeds, text, workers, on, fresh)
-    before = read_record(out / find_claim(name).name / options.size)
-    result = run_claim(name, out, options, lambda line: print(line, file=sys.stderr, flush=True))
+    chosen = names or [name for name in claim_names() if options.size in find_claim(name).claim.sizes]
+    before = {name: read_record(out / name / options.size) for name in (find_claim(one).name for one in chosen)}
     given = [*(["--seeds", str(seeds)] if seeds else []), *(["--text", str(text)] if text else [])]
-    folder = out / result.named.name / result.size
-    record = write_record(result, folder, given)
-    print(result.named.claim.statement)
+    for result in run_claims(chosen, out, options, lambda line: print(line, file=sys.stderr, flush=True)):
+        folder = out / result.named.name / result.size
+        old, _ = before[result.named.name] or (None, "")
+        _print_verdict(write_record(result, folder, given), old, folder)
+
+
+def _print_verdict(record: dict[str, Any], before: dict[str, Any] | None, folder: Path) -> None:
+    """Print the verdict on a claim with its parts, and what it was before."""
+    from qkv.claims.record import PAGE, cost, explain, shown_verdict
+    from qkv.training.progress import duration
+
+    facts = record["facts"]
+    print(f"{record['name']}: {record['statement']}")
     for label, findings in (("", record["parts"]), ("control: ", record["controls"])):
         for one in findings:
             print(f"  {label}{one['says']}: {one['outcome']} ({explain(one)})")
     print(f"{shown_verdict(record)}: {record['reason']}")
-    if before and before[0]["verdict"] != record["verdict"]:
-        print(f"the verdict has changed: it was {shown_verdict(before[0])} on {before[0]['facts']['date']}")
-    old = record["facts"]["cells from other code"]
-    if old:
-        print(f"{old} of {record['facts']['cells']} cells were computed by other code of qkv; --fresh computes them again")
-    cpu = duration(record["facts"]["cpu_seconds"])
-    print(f"{len(result.seeds)} seeds, {cost(record)} for all cells together, of which {cpu} of CPU; {folder / PAGE}")
+    if before and before["verdict"] != record["verdict"]:
+        print(f"the verdict has changed: it was {shown_verdict(before)} on {before['facts']['date']}")
+    if old := facts["cells from other code"]:
+        print(f"{old} of {facts['cells']} cells were computed by other code of qkv; --fresh computes them again")
+    time = f"{cost(record)} for all cells together, of which {duration(facts['cpu_seconds'])} of CPU"
+    print(f"{len(record['seeds'])} seeds, {time}; {folder / PAGE}", flush=True)
 
 
 @claims_app.command("page")
