@@ -4,10 +4,11 @@ The language knows the topic and the class of its words, the sense of each ambig
 all answers are known without annotation. D width.
 """
 
+import contextlib
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -203,6 +204,25 @@ def frozen_verbs_told(run: Trained, train: Sequence[Sentence], test: Sequence[Se
     (x, y), (unseen, answers) = parts
     weights = np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T @ y)
     return float((np.sign(unseen @ weights) == answers).mean())
+
+
+# Heads
+
+
+@contextlib.contextmanager
+def without_heads(attention: Any, heads: Sequence[int]) -> Iterator[None]:
+    """Remove heads of an attention layer: their parts of the input of its output projection become 0."""
+
+    def remove(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        kept = inputs[0].unflatten(-1, (attention.heads, -1)).clone()
+        kept[..., list(heads), :] = 0
+        return (kept.flatten(-2),)
+
+    hook = attention.out.register_forward_pre_hook(remove)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 # Passages that belong together, told by words alone

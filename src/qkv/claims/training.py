@@ -5,6 +5,7 @@ Everything is as in `qkv train`, but for the end: no choice among checkpoints, n
 
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,6 +95,10 @@ class Trained:
         """Return the loss on dev, in nats per label."""
         validator: Any = self.job.validator
         return float(validator.loss() if hasattr(validator, "loss") else validator.score()["dev_loss"])
+
+    def mean_loss(self) -> float:
+        """Return the training loss averaged over all updates: the sooner a network learns, the lower, wherever it ends."""
+        return statistics.mean(self.curve())
 
     def scores(self) -> dict[str, float]:
         """Return all figures of pretraining or fine-tuning on dev, such as dev_perplexity or accuracy."""

@@ -3,6 +3,10 @@
 One training gives both: the weights of its last update, and the mean of five checkpoints up to it. The rival explanation: weights
 jump around a good place because the learning rate is still high, and the mean lies in the middle; then a rate that falls to 0
 gives the same for nothing. So the same network is trained with the paper's schedule, whose rate stays high, and with a cosine.
+
+Changed after a run: with batches of 512 tokens and a rate of 0.003, the last weights came within 0.01 nats of what can be known.
+In pilots with seed 101, weights jump enough with batches of 256 tokens and twice the rate. Sizes of effects stayed, and a control
+asks for room.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
@@ -52,7 +56,9 @@ CLAIM = Claim(
         "rate falls to 0": {"training.schedule": "cosine", "training.warmup": 0.1},
     },
     sizes={
-        "cpu": {"pairs": 8000, "steps": 1200, "training.batch_tokens": 512, "model.dropout": 0.1},
+        "cpu": {
+            "pairs": 8000, "steps": 1200, "training.batch_tokens": 256, "training.learning_rate": 0.006, "model.dropout": 0.1,
+        },
         "quick": {"pairs": 3000, "steps": 300},
     },
     measure=measure,
@@ -69,6 +75,7 @@ CLAIM = Claim(
     controls=(
         Always("the mean is over five", "files", "rate stays high", at_least=KEPT),
         Always("the task is learned", "last", "rate stays high", at_most=2.5),
+        Higher("there is room to gain", "last", "rate falls to 0", than=0.06, by=0.02),
     ),
     picture=picture,
 )  # fmt: skip

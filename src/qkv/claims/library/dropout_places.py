@@ -3,6 +3,9 @@
 A small Transformer translates sentences of an artificial language, trained on so few of them that it learns them by heart.
 Dropout is at one place, at both or at none. The rival explanation of "both are better than one" is the amount: so one variant has
 more dropout on sub-layers, and none on embeddings.
+
+Changed after a run: with 2,000 sentences the network without dropout lost 0.18 nats by learning by heart, and no place could
+repair more than 0.05. There are 1,000 now, for more updates; sizes of effects stayed.
 """
 
 from typing import Any
@@ -60,7 +63,7 @@ CLAIM = Claim(
         "sub-layers, more": {"sub-layers": 0.3, "embeddings": 0.0},
         "both": {"sub-layers": 0.2, "embeddings": 0.2},
     },
-    sizes={"cpu": {"pairs": 2000, "steps": 1000, "training.batch_tokens": 512}, "quick": {"pairs": 1000, "steps": 250}},
+    sizes={"cpu": {"pairs": 1000, "steps": 1200, "training.batch_tokens": 512}, "quick": {"pairs": 500, "steps": 250}},
     measure=measure,
     units={"loss": "loss on held-out texts, nats a token", "gap": "loss on held-out texts − loss in training, nats a token"},
     parts=(

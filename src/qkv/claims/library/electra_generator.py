@@ -58,8 +58,11 @@ CLAIM = Claim(
         "no pretraining": {"model.generator_size": 0.25, **NO_PRETRAINING},
     },
     sizes={
-        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 900, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"sentences": 10000, "steps": 400, "examples": 500},
+        "cpu": {
+            "language": SIMPLE, "sentences": 20000, "steps": 900,
+            "examples": 200, "tuning": 100, "tunings": 5, "tuning_rate": 0.002,
+        },
+        "quick": {"sentences": 10000, "steps": 400, "examples": 500, "tunings": 1},
         "gpu": {
             **GPU_ENCODER, "model.embedding_width": 128,
             "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,

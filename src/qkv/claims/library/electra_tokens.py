@@ -83,10 +83,10 @@ CLAIM = Claim(
     },
     sizes={
         "cpu": {
-            "language": SIMPLE, "sentences": 20000, "steps": 1000, "examples": 200, "tuning": 100, "tuning_rate": 0.002,
-            "model.width": 64,
+            "language": SIMPLE, "sentences": 20000, "steps": 2000, "model.width": 64,
+            "examples": 200, "tuning": 100, "tunings": 5, "tuning_rate": 0.002,
         },
-        "quick": {"sentences": 8000, "steps": 300, "examples": 500},
+        "quick": {"sentences": 8000, "steps": 300, "examples": 500, "tunings": 1},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
             "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,

@@ -10,15 +10,14 @@ can differ. Now there are more words and fewer updates, and a control asks for r
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from torch import Tensor
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import Language, translations
 from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.probes import without_heads
 from qkv.claims.training import GPU_TRANSFORMER, TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
@@ -26,29 +25,12 @@ KINDS = {"encoder": "the encoder", "decoder": "the decoder's self-attention", "c
 LITTLE = 0.05  # nats that do not matter
 
 
-@contextlib.contextmanager
-def without(attention: Any, heads: Sequence[int]) -> Iterator[None]:
-    """Set the output of some heads to zero."""
-    width = attention.out.in_features // attention.heads
-
-    def silence(_: object, inputs: tuple[Tensor]) -> tuple[Tensor]:
-        x = inputs[0].unflatten(-1, (attention.heads, width)).clone()
-        x[..., list(heads), :] = 0
-        return (x.flatten(-2),)
-
-    hook = attention.out.register_forward_pre_hook(silence)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
 def costs_of_removal(run: Trained, attentions: Sequence[Any], loss: float) -> list[float]:
     """Return by how much the loss rises without each head of some layers, one at a time."""
     found = []
     for attention in attentions:
         for head in range(attention.heads):
-            with without(attention, [head]):
+            with without_heads(attention, [head]):
                 found.append(run.loss() - loss)
     return found
 
@@ -68,7 +50,7 @@ def measure(cell: Cell) -> Measured:
     every = [cost for some in costs.values() for cost in some]
     with contextlib.ExitStack() as stack_of_hooks:
         for attention in kinds["cross"]:
-            stack_of_hooks.enter_context(without(attention, range(attention.heads)))
+            stack_of_hooks.enter_context(without_heads(attention, range(attention.heads)))
         blind = run.loss() - loss
     spare = sum(cost < LITTLE for cost in every) / len(every)
     excess = means["cross"] - max(means["encoder"], means["decoder"])

@@ -49,8 +49,8 @@ CLAIM = Claim(
     "pretraining may widen or close the gap.",
     variants={"80/10/10": {"shares": [0.8, 0.1, 0.1]}, "all [MASK]": {"shares": [1.0, 0.0, 0.0]}},
     sizes={
-        "cpu": {"sentences": 20000, "steps": 1200, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"steps": 700, "examples": 500},
+        "cpu": {"sentences": 20000, "steps": 1200, "examples": 200, "tuning": 100, "tunings": 5, "tuning_rate": 0.002},
+        "quick": {"steps": 700, "examples": 500, "tunings": 1},
     },
     measure=measure,
     units={

@@ -61,9 +61,9 @@ CLAIM = Claim(
     sizes={
         "cpu": {
             "language": SIMPLE, "pieces": 80, "sentences": 20000, "steps": 2000, "training.batch_tokens": 2048,
-            "examples": 500, "tuning": 100, "tuning_rate": 0.002,
+            "examples": 500, "tuning": 100, "tunings": 5, "tuning_rate": 0.002,
         },
-        "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024},
+        "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024, "tunings": 1},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "pieces": 100,
             "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,

@@ -82,8 +82,11 @@ CLAIM = Claim(
         "XLNet, no pretraining": {"recipe": "xlnet-mini", **NO_PRETRAINING},
     },
     sizes={
-        "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1000, "examples": 200, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"sentences": 10000, "steps": 400, "examples": 500},
+        "cpu": {
+            "language": SIMPLE, "sentences": 20000, "steps": 1000,
+            "examples": 200, "tuning": 100, "tunings": 5, "tuning_rate": 0.002,
+        },
+        "quick": {"sentences": 10000, "steps": 400, "examples": 500, "tunings": 1},
         "gpu": {
             **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000,
             "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,

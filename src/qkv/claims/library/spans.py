@@ -62,8 +62,11 @@ CLAIM = Claim(
         "no pretraining": {"objective.mean_span_length": 3.0, "objective.rate": 0.15, **NO_PRETRAINING},
     },
     sizes={
-        "cpu": {"language": SIMPLE, "documents": 10000, "steps": 1200, "examples": 500, "tuning": 100, "tuning_rate": 0.002},
-        "quick": {"documents": 5000, "steps": 300},
+        "cpu": {
+            "language": SIMPLE, "documents": 10000, "steps": 1200,
+            "examples": 500, "tuning": 100, "tunings": 5, "tuning_rate": 0.002,
+        },
+        "quick": {"documents": 5000, "steps": 300, "tunings": 1},
         "gpu": {
             "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "documents": 50000, "steps": 3000,
             "model.width": 128, "model.feedforward": 256, "model.encoder_layers": 3, "model.decoder_layers": 2,

@@ -1,0 +1,42 @@
+"""The claims of the library: each is complete, and its variants can be measured, with next to no text and updates."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.claims.claim import Cell, claim_names, find_claim
+
+# Settings that say how much is read and learned -> next to nothing.
+SMALL = {
+    "steps": 2, "updates": 2, "bert steps": 2, "elmo steps": 2, "rival_steps": 2, "tuning": 2, "tunings": 1, "epochs": 1,
+    "pairs": 400, "sentences": 1200, "documents": 150, "texts": 60, "examples": 20, "tests": 50, "held out": 50,
+}  # fmt: skip
+# Some divide the number of updates, or need words that are rare, but not too rare.
+LARGER: dict[str, dict[str, Any]] = {
+    "averaging": {"steps": 60}, "big-batches": {"updates": 8}, "chinese": {"steps": 8, "characters": 128},
+    "induction": {"steps": 60}, "rare-words": {"documents": 1000},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", claim_names())
+def test_a_claim_is_complete_and_its_file_short(name: str) -> None:
+    named = find_claim(name)
+    assert named.claim.statement.endswith(".")
+    assert len(named.file.read_text().splitlines()) <= 140
+    for variant in named.claim.variants:
+        assert json.dumps(named.claim.settings("quick", variant))
+
+
+@pytest.mark.parametrize("name", claim_names())
+def test_its_variants_can_be_measured(name: str, tmp_path: Path) -> None:
+    claim, figures = find_claim(name).claim, {}
+    for variant in [*claim.variants][: 1 if claim.timed else None]:
+        settings = claim.settings("quick", variant)
+        small = {key: value for key, value in {**SMALL, **LARGER.get(name, {})}.items() if settings.get(key, 0) != 1}
+        settings |= {key: value for key, value in small.items() if key in settings}
+        figures[variant] = claim.measure(Cell(variant, 1, settings, "cpu", tmp_path))
+        assert set(claim.units) <= set(figures[variant]), variant
+    for rule in (*claim.parts, *claim.controls):
+        assert all(isinstance(figures[variant][rule.figure], int | float) for variant in rule.variants() & set(figures))
