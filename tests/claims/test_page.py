@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from typer.testing import CliRunner
 
 from qkv.base.errors import ConfigError, DataError
 from qkv.claims.claim import find_claim
-from qkv.claims.documents import BEGIN, END, replace_results
+from qkv.claims.documents import BEGIN, END, FIGURES, replace_results
 from qkv.claims.experiment import Result
 from qkv.claims.page import write_gallery, write_record
 from qkv.claims.record import best_record, read_records, shown_verdict
 from qkv.claims.verdict import FAILS, HOLDS, PARTLY, UNDECIDED, decide
 from qkv.cli.app import app
 
+DOCS = Path(__file__).parents[2] / "docs"
 RIGHT = {
     "no positions": {"accuracy": [0.5, 0.51, 0.49], "change": [1e-7] * 3},
     "sinusoidal": {"accuracy": [1.0, 0.99, 1.0], "change": [1.0] * 3},
@@ -97,6 +99,7 @@ def test_documentation_gets_both_sizes_and_keeps_what_stands_around(runs: Path, 
     assert text.startswith("before\n") and text.endswith("after\n") and "stale" not in text
     assert "| [order](#order) |" in text and "quick" not in text.split("### ")[0]
     assert (page.parent / "pictures" / "claims" / "order.svg").read_text().startswith("<svg")
+    assert json.loads((page.parent / "figures" / "claims" / "order.json").read_text())["figures"] == RIGHT
 
     record_of("order", "gpu", RIGHT, runs)
     replace_results(read_records(runs), page)
@@ -112,6 +115,21 @@ def test_documentation_gets_both_sizes_and_keeps_what_stands_around(runs: Path, 
     page.write_text("no marks")
     with pytest.raises(ConfigError, match="has no lines"):
         replace_results(read_records(runs), page)
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / FIGURES).glob("*.json")), ids=lambda path: path.stem)
+def test_documented_verdicts_are_what_the_rules_say_of_the_figures(path: Path) -> None:
+    kept = json.loads(path.read_text())
+    claim = find_claim(kept["name"]).claim
+    verdict = decide(kept["figures"], claim.parts, claim.controls)
+    section = re.search(rf"^### {path.stem.removesuffix('-gpu')}{' at GPU size' if kept['size'] == 'gpu' else ''}$(.*?)^### ",
+                        (DOCS / "claims.md").read_text() + "\n### ", re.MULTILINE | re.DOTALL)  # fmt: skip
+    assert section is not None
+    assert f" **{verdict.verdict}" in section[1] and verdict.reason in section[1], (
+        "run the claim again, or qkv claims table --into"
+    )
+    for finding in (*verdict.parts, *verdict.controls):
+        assert f"{finding.says}: **{finding.outcome}**" in section[1]
 
 
 def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:

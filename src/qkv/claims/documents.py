@@ -4,6 +4,7 @@ A folder of runs seldom holds all claims: the page keeps what it says of the oth
 has a row and a section for each; a quick run is shown where there is nothing else.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ from qkv.claims.claim import SIZES, TOPICS, claim_names, find_claim
 from qkv.claims.record import Record, best_record, cost, figures_table, shown_verdict
 
 BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
-PICTURES = Path("pictures/claims")  # beside the page
+PICTURES, FIGURES = Path("pictures/claims"), Path("figures/claims")  # beside the page
 ON_GPU = " at GPU size"  # behind the name in the heading of a section
 ROW = re.compile(r"^\| \[([\w-]+)\]\(#.* \| (quick|cpu|gpu) \| [^|]* \| [^|]* \|$", re.MULTILINE)
 SECTION = re.compile(rf"^### ([\w-]+)({ON_GPU})?$.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
@@ -52,8 +53,8 @@ def verdict_row(record: Record) -> str:
     )
 
 
-def _picture_name(record: Record) -> str:
-    return f"{record['name']}{'-gpu' if record['size'] == 'gpu' else ''}.svg"
+def _file_name(record: Record) -> str:
+    return f"{record['name']}{'-gpu' if record['size'] == 'gpu' else ''}"
 
 
 def _section(record: Record) -> str:
@@ -65,21 +66,33 @@ def _section(record: Record) -> str:
             f"### {record['name']}{ON_GPU if record['size'] == 'gpu' else ''}",
             f"{record['statement']} **{shown_verdict(record)}**: {record['reason']}.",
             "",
-            f"![{record['units'][next(iter(record['units']))]}]({PICTURES / _picture_name(record)})",
+            f"![{record['units'][next(iter(record['units']))]}]({PICTURES / _file_name(record)}.svg)",
             "",
             f"Predicted: {record['prediction']}",
             "",
             figures_table(record),
-            f"`{record['command']}`; {settings}{facts['device']}, {facts['date']}. {record['changes']}",
+            f"`{record['command']}`; {settings}{facts['device']}, {facts['date']}; "
+            f"[figures of each seed]({FIGURES / _file_name(record)}.json). {record['changes']}",
             "",
         ]
     )
 
 
-def replace_results(records: Records, page: Path) -> Path:
-    """Put the claims that were run between the marks of a page: the table, sections, and pictures beside the page.
+def _write_beside(page: Path, record: Record, picture: str) -> None:
+    """Write the picture, and the figures of each seed, that the section of a claim shows."""
+    kept = {key: record[key] for key in ("name", "size", "seeds", "settings", "variants", "facts", "figures")}
+    for path, text in (
+        (PICTURES / f"{_file_name(record)}.svg", picture),
+        (FIGURES / f"{_file_name(record)}.json", json.dumps(kept)),
+    ):
+        with atomic_file(page.parent / path) as aside:
+            aside.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
 
-    Claims that the page has and `records` has not keep their rows, sections and pictures.
+
+def replace_results(records: Records, page: Path) -> Path:
+    """Put the claims that were run between the marks of a page: the table, and sections; pictures and figures beside the page.
+
+    Claims that the page has and `records` has not keep their rows, sections, pictures and figures.
     """
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     before, begin, rest = text.partition(BEGIN)
@@ -96,8 +109,7 @@ def replace_results(records: Records, page: Path) -> Path:
             continue
         rows.pop((name, "quick"), None)
         rows[name, size], sections[name, size], topics[name] = verdict_row(record), _section(record), record["topic"]
-        with atomic_file(page.parent / PICTURES / _picture_name(record)) as aside:
-            aside.write_text(picture, encoding="utf-8")
+        _write_beside(page, record, picture)
     order = {topic: number for number, topic in enumerate(TOPICS)}
 
     def place(one: Shown) -> tuple[int, str, int]:
