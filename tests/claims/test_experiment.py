@@ -163,7 +163,7 @@ def test_a_users_own_claim_has_a_command_that_works_and_a_name_of_its_own(toy: A
 def test_a_figure_that_is_no_number_is_refused(toy: Any, tmp_path: Path) -> None:
     path = toy()
     path.write_text(path.read_text().replace('{"x": cell["effect"]', '{"x": float("nan") * cell["effect"]'))
-    with pytest.raises(DataError, match="x is nan"):
+    with pytest.raises(DataError, match="toy, a, seed 1: the figure x is nan"):
         run(path, tmp_path / "out")
 
 

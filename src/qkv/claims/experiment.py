@@ -219,12 +219,14 @@ class CellWorker:
         """Compute a cell; return its figures, seconds, device, date and the digest of the package."""
         named = self.find(claim)
         began, cpu = time.monotonic(), time.process_time()
-        with _one_thread(), _folders(work) as folder:
-            cell = Cell(key["variant"], key["seed"], key["settings"], key["device"], folder, Path(text) if text else None)
-            figures = {name: _plain(name, value) for name, value in named.claim.measure(cell).items()}
-        missing = set(named.claim.units) - set(figures)
-        if missing:
-            raise ConfigError(f"{named.name}: measure returns no {', '.join(sorted(missing))}, which units names")
+        try:
+            with _one_thread(), _folders(work) as folder:
+                cell = Cell(key["variant"], key["seed"], key["settings"], key["device"], folder, Path(text) if text else None)
+                figures = {name: _plain(name, value) for name, value in named.claim.measure(cell).items()}
+            if missing := set(named.claim.units) - set(figures):
+                raise ConfigError(f"measure returns no {', '.join(sorted(missing))}, which units names")
+        except QkvError as error:
+            raise type(error)(f"{named.name}, {key['variant']}, seed {key['seed']}: {error}") from error
         return {
             "figures": figures, "seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu,
             "device": describe_device(choose_device(key["device"])),
