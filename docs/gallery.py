@@ -6,33 +6,21 @@ Words come from the claims' files, verdicts and pictures from claims.md, which `
 import html
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from qkv.claims.claim import TOPICS, NamedClaim, claim_names, find_claim
+from qkv.claims.documents import Row, table_rows
 from qkv.claims.verdict import VERDICTS
 
 DOCS = Path(__file__).parent
-ROW = re.compile(r"^\| \[([\w-]+)\]\(#([\w-]+)\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (\w+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 PRELIMINARY = re.compile(r"(quick|\d of \d+ seeds)\)$")
 OPEN = "not run yet"
-
-
-class Row(NamedTuple):
-    """What the table in claims.md says of a claim at one size."""
-
-    anchor: str
-    verdict: str
-    seeds: str
-    size: str
-    cost: str
-    date: str
 
 
 def gallery_page() -> str:
     """Return the page, Markdown with the cards in HTML."""
     rows: dict[str, list[Row]] = {}  # of a claim, the largest size with all seeds first
-    for name, *row in ROW.findall((DOCS / "claims.md").read_text(encoding="utf-8")):
-        rows.setdefault(name, []).insert(0, Row(*row))
+    for row in table_rows(DOCS / "claims.md"):
+        rows.setdefault(row.name, []).insert(0, row)
     for some in rows.values():
         some.sort(key=lambda row: PRELIMINARY.search(row.verdict) is not None)
     claims = sorted(map(find_claim, claim_names()), key=lambda one: (TOPICS.index(one.claim.topic), one.name))

@@ -68,9 +68,11 @@ class Claim:
     sizes: Mapping[str, Mapping[str, Any]]  # cpu -> settings of all variants; quick and gpu -> what differs from cpu
     measure: Callable[[Cell], Measured]
     parts: Sequence[VerdictRule]
+    further: Sequence[VerdictRule] = ()  # predictions beside the claim (reasons, limits, uses): shown, and not counted
     controls: Sequence[VerdictRule] = ()
     picture: Callable[[Any], Any]  # from an experiment's Result to a Picture, see pictures.py
     units: Mapping[str, str]  # figure -> what it is, for tables and axes
+    revised: str = ""  # what was changed after figures had been seen, and which figures
     seeds: int = 5  # 3 where one cell takes above 5 minutes
     timed: bool = False  # whether it measures time, so that cells must not run side by side
     uses_text: bool = False  # whether it takes --text
@@ -79,18 +81,23 @@ class Claim:
         if self.topic not in TOPICS:
             raise ConfigError(f"topic {self.topic!r} is not known; choose one of {', '.join(TOPICS)}")
         for field in fields(self):
-            if field.type is str and not getattr(self, field.name).strip():
+            if field.type is str and field.name != "revised" and not getattr(self, field.name).strip():
                 raise ConfigError(f"{field.name} is empty; a claim says everything before it is run")
         if self.seeds < MIN_SEEDS or not self.parts:
             raise ConfigError(f"a claim needs at least {MIN_SEEDS} seeds and one part")
         if "cpu" not in self.sizes or "quick" not in self.sizes or set(self.sizes) - set(SIZES):
             raise ConfigError(f"sizes must have quick and cpu, and may have gpu; got {', '.join(self.sizes)}")
-        for rule in (*self.parts, *self.controls):
+        for rule in self.rules:
             unknown = rule.variants() - set(self.variants)
             if unknown:
                 raise ConfigError(f"{rule.says!r} is about {', '.join(sorted(unknown))}, and there is no such variant")
             if rule.figure not in self.units:
                 raise ConfigError(f"{rule.says!r} is about {rule.figure}, which is not in units")
+
+    @property
+    def rules(self) -> list[VerdictRule]:
+        """Everything that is judged: parts, further predictions and controls."""
+        return [*self.parts, *self.further, *self.controls]
 
     def settings(self, size: str, variant: str) -> dict[str, Any]:
         """Return the settings of a variant at a size."""

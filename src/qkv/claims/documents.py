@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from qkv.base.errors import ConfigError
 from qkv.base.files import atomic_file
@@ -17,10 +18,37 @@ from qkv.claims.record import Record, best_record, cost, figures_table, shown_ve
 BEGIN, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 PICTURES, FIGURES = Path("pictures/claims"), Path("figures/claims")  # beside the page
 ON_GPU = " at GPU size"  # behind the name in the heading of a section
-ROW = re.compile(r"^\| \[([\w-]+)\]\(#.* \| (quick|cpu|gpu) \| [^|]* \| [^|]* \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| \[([\w-]+)\]\(#([\w-]+)\) \|.*?\| \*\*(.+?)\*\* \| (\d+) \| (quick|cpu|gpu) \| (.+?) \| (.+?) \|$", re.MULTILINE
+)
 SECTION = re.compile(rf"^### ([\w-]+)({ON_GPU})?$.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 Records = dict[str, dict[str, tuple[Record, str]]]
+PUBLISHED = Path(__file__).parent / "published.json"
 Shown = tuple[str, str]  # name of a claim and size
+
+
+class Row(NamedTuple):
+    """What the table of a page says of a claim at one size."""
+
+    name: str
+    anchor: str
+    verdict: str
+    seeds: str
+    size: str
+    cost: str
+    date: str
+
+
+def table_rows(page: Path) -> list[Row]:
+    """Read the table of a page."""
+    return [Row(*groups) for groups in ROW.findall(page.read_text(encoding="utf-8"))]
+
+
+def publish(page: Path) -> None:
+    """Write the verdicts of a page at CPU size into the package, for the list of claims that were not run yet."""
+    rows = {row.name: f"{row.verdict}, {row.date}, {row.cost}" for row in table_rows(page) if row.size == "cpu"}
+    with atomic_file(PUBLISHED) as aside:
+        aside.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def verdicts_table(rows: Iterable[str]) -> str:
@@ -70,6 +98,7 @@ def _section(record: Record) -> str:
             "",
             f"Predicted: {record['prediction']}",
             "",
+            *([f"Changed after earlier figures: {record['revised']}", ""] if record["revised"] else []),
             figures_table(record),
             f"`{record['command']}`; {settings}{facts['device']}, {facts['date']}; "
             f"[figures of each seed]({FIGURES / _file_name(record)}.json). {record['changes']}",
@@ -99,7 +128,7 @@ def replace_results(records: Records, page: Path) -> Path:
     old, end, after = rest.partition(END)
     if not (begin and end):
         raise ConfigError(f"{page}: has no lines {BEGIN} and {END}; put them where the table belongs")
-    rows = {(match[1], match[2]): match[0] for match in ROW.finditer(old)}
+    rows = {(match[1], match[5]): match[0] for match in ROW.finditer(old)}
     headings = {(match[1], bool(match[2])): match[0] for match in SECTION.finditer(old)}
     sections = {(name, size): headings[name, size == "gpu"] for name, size in rows}
     topics = {name: find_claim(name).claim.topic for name in claim_names()}

@@ -41,7 +41,8 @@ class RunOptions:
     """How a claim is run."""
 
     size: str = "cpu"
-    seeds: int | None = None  # the claim's number, or QUICK_SEEDS
+    seeds: int | None = None  # how many: the claim's number, or QUICK_SEEDS
+    first_seed: int = 1
     text: Path | None = None
     workers: int | None = None  # processes; one for a claim that measures time, and on a GPU
     on: str = "local"  # or ray
@@ -122,7 +123,7 @@ def plan(named: NamedClaim, folder: Path, options: RunOptions) -> list[_Task]:
         raise ConfigError("--size gpu: torch sees no GPU here; leave --size out, or add --on ray")
     seeds = options.seeds or (QUICK_SEEDS if options.size == "quick" else claim.seeds)
     tasks = []
-    for seed in range(1, seeds + 1):
+    for seed in range(options.first_seed, options.first_seed + seeds):
         for variant in claim.variants:
             key = {
                 "claim": named.name, "code": named.code, "variant": variant, "settings": claim.settings(options.size, variant),
@@ -271,7 +272,8 @@ def _folders(work: str | None) -> Iterator[Path]:
 
 def collect(named: NamedClaim, tasks: Sequence[_Task], options: RunOptions) -> Result:
     """Gather the figures of finished cells, and judge them."""
-    figures: dict[str, dict[str, list[Any]]] = {variant: {} for variant in named.claim.variants}
+    claim = named.claim
+    figures: dict[str, dict[str, list[Any]]] = {variant: {} for variant in claim.variants}
     cells = [_read(task) or {} for task in tasks]
     for task, cell in zip(tasks, cells, strict=True):
         for name, value in cell["figures"].items():
@@ -287,4 +289,4 @@ def collect(named: NamedClaim, tasks: Sequence[_Task], options: RunOptions) -> R
         "text": str(options.text) if options.text else "",
     }
     seeds = sorted({task.key["seed"] for task in tasks})
-    return Result(named, options.size, seeds, figures, decide(figures, named.claim.parts, named.claim.controls), facts)
+    return Result(named, options.size, seeds, figures, decide(figures, claim.parts, claim.controls, claim.further), facts)

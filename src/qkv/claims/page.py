@@ -22,6 +22,7 @@ from qkv.claims.record import (
     cost,
     explain,
     figures_table,
+    findings,
     make_record,
     mean_and_spread,
     scalar_figures,
@@ -34,7 +35,8 @@ TEMPLATE = Path(__file__).parent / "template"
 CLASSES = {HOLDS: "holds", PARTLY: "partly", FAILS: "fails", UNDECIDED: "undecided"}
 INTRODUCTION = (
     "What papers and people say about attention, each as a small experiment that anybody can rerun. Predictions were written "
-    "before the runs, and verdicts are computed from the figures. They are about small models on small tasks: “does not hold "
+    "before the runs that are shown, some of them after pilots or earlier runs, as a card then says; verdicts are computed from "
+    "the figures. They are about small models on small tasks: “does not hold "
     "here” is no proof for large ones, and “undecided” is a result."
 )
 
@@ -110,10 +112,12 @@ def _article(record: Record, picture: str, others: Sequence[Shown]) -> str:
         f'<p><b class="label">{label}</b>{_e(record[key])}</p>'
         for label, key in (
             ("Measured", "measured"),
-            ("Predicted before the run", "prediction"),
+            ("Predicted before this run", "prediction"),
+            ("Changed after earlier figures", "revised"),
             ("What would change this", "changes"),
             ("Source", "source"),
         )
+        if record[key]
     )
     return (
         f'<article id="{_e(record["name"])}" data-topic="{_e(record["topic"])}" data-verdict="{_e(record["verdict"])}">'
@@ -142,19 +146,17 @@ def _footer(record: Record) -> str:
     old = facts["cells from other code"]
     warning = f"<span>{old} of {facts['cells']} cells come from other code of qkv</span>" if old else ""
     return (
-        f"<code>{_e(record['command'])}</code><span>{len(record['seeds'])} seeds, {_e(cost(record))} on "
-        f"{_e(facts['device'])}, {_e(facts['date'])}</span>{warning}"
+        f"<code>{_e(record['command'])}</code><span>{len(record['seeds'])} seeds, {_e(cost(record))} of "
+        f"{'time' if record['size'] == 'gpu' else 'one core'} on {_e(facts['device'])}, {_e(facts['date'])}</span>{warning}"
     )
 
 
 def _findings(record: Record) -> str:
-    rows = ""
-    for label, findings in (("", record["parts"]), ("control: ", record["controls"])):
-        for one in findings:
-            rows += (
-                f'<li>{label}{_e(one["says"])}: <b class="{CLASSES[one["outcome"]]}">{_e(one["outcome"])}</b>'
-                f"<small>{_e(explain(one))}</small></li>"
-            )
+    rows = "".join(
+        f'<li>{label}{_e(one["says"])}: <b class="{CLASSES[one["outcome"]]}">{_e(one["outcome"])}</b>'
+        f"<small>{_e(explain(one))}</small></li>"
+        for label, one in findings(record)
+    )
     return f'<ul class="findings">{rows}</ul>'
 
 

@@ -14,7 +14,7 @@ from qkv.report.charts import short
 from qkv.training.progress import duration
 
 RECORD, TABLE, PICTURE, PAGE = "claim.json", "table.md", "picture.svg", "page.html"
-TEXTS = ("topic", "statement", "source", "measured", "prediction", "explanation", "formula", "changes")
+TEXTS = ("topic", "statement", "source", "measured", "prediction", "explanation", "formula", "changes", "revised")
 Record = dict[str, Any]
 
 
@@ -44,11 +44,14 @@ def read_record(folder: Path) -> tuple[Record, str] | None:
     path = folder / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return record, (folder / PICTURE).read_text(encoding="utf-8")
+        picture = (folder / PICTURE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         raise DataError(f"{path}: damaged; delete it and run the claim again: its cells are kept") from None
+    if "further" not in record:
+        raise DataError(f"{path}: written by an older version of qkv; delete it and run the claim again: its cells are kept")
+    return record, picture
 
 
 def read_records(out: Path) -> dict[str, dict[str, tuple[Record, str]]]:
@@ -86,9 +89,14 @@ def figures_table(record: Record) -> str:
     for variant, figures in record["figures"].items():
         lines.append(f"| {variant} | {' | '.join(mean_and_spread(figures[name]) for name in names)} |")
     lines += ["", f"Mean of {len(record['seeds'])} seeds ± half of its 95 % interval.", ""]
-    lines += [f"- {one['says']}: **{one['outcome']}** ({explain(one)})" for one in record["parts"]]
-    lines += [f"- control, {one['says']}: **{one['outcome']}** ({explain(one)})" for one in record["controls"]]
+    lines += [f"- {label}{one['says']}: **{one['outcome']}** ({explain(one)})" for label, one in findings(record)]
     return "\n".join([*lines, ""])
+
+
+def findings(record: Record) -> list[tuple[str, Record]]:
+    """Return all findings in the order in which they are shown, each with a label: "" for a part of the claim."""
+    groups = (("", "parts"), ("further, ", "further"), ("control, ", "controls"))
+    return [(label, one) for label, group in groups for one in record[group]]
 
 
 def explain(finding: Record) -> str:
@@ -97,7 +105,8 @@ def explain(finding: Record) -> str:
         return finding["reason"]
     interval = f"interval {short(finding['low'])} to {short(finding['high'])}"
     if finding["p"] is None:
-        return f"{finding['reason']}: mean {short(finding['mean'])}, {interval}; at most {short(finding['wanted'])} was predicted"
+        predicted = f"{finding['bound']} {short(finding['wanted'])} was predicted"
+        return f"{finding['reason']}: mean {short(finding['mean'])}, {interval}; {predicted}"
     sign = "factor" if finding["ratio"] else "difference"
     p = "p < 0.001" if finding["p"] < 0.001 else f"p = {finding['p']:.3f}"
     return f"{finding['reason']}: {sign} {short(finding['mean'])}, {interval}, {p}; what matters is {short(finding['wanted'])}"
@@ -118,5 +127,5 @@ def shown_verdict(record: Record) -> str:
 
 
 def cost(record: Record) -> str:
-    """Return the time by the clock that all cells took together."""
-    return duration(record["facts"]["seconds"])
+    """Return the time that all cells took together: of one core, whatever else the machine does; on a GPU by the clock."""
+    return duration(record["facts"]["seconds" if record["size"] == "gpu" else "cpu_seconds"])

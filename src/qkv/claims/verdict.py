@@ -1,16 +1,21 @@
 """Verdicts, computed from figures alone.
 
 A claim has parts. The rule of a part compares figures of variants, seed by seed: same data, same random draws, one thing changed.
-It looks at the interval of the mean difference (Student's t over seeds, 95 %; with k parts 100 - 5 / k %, after Bonferroni):
+It looks at the 95 % interval of the mean difference (Student's t over seeds):
 
 - holds: the interval excludes 0 in the predicted direction, and the mean is at least as large as the effect that matters;
 - does not hold here: the interval lies below the effect that matters (there is none, a smaller one, or the opposite);
 - undecided: neither; more seeds may tell.
 
-A rule of equality holds if the whole interval lies within its bounds, and does not hold if the interval excludes 0 and the mean
-lies beyond a bound. A rule that a mean is at most a bound holds if the whole interval lies below it, and does not hold if the
-whole interval lies above. So a verdict of either kind needs data, and few noisy figures give "undecided". Controls are rules
-too: if one fails, the experiment could not have shown the effect, and the verdict is "undecided" whatever the parts say.
+A rule about a number (chance, the least that must be reached, the most that something may cost) holds if the whole interval lies
+on the predicted side of it, and does not hold if the whole interval lies on the other. A rule of equality holds if the whole
+interval lies within its bounds, and does not hold if the interval excludes 0 and the mean lies beyond a bound. So a verdict of
+either kind needs data, and few noisy figures give "undecided".
+
+A claim holds if all of its parts do, and does not hold if none does: both are false alarms in at most 5 % of all cases, however
+many parts there are, since all of them must err at once. Further predictions (reasons, limits, uses) are judged and shown, and
+do not count. Controls are rules too: if one fails, the experiment could not have shown the effect, and the verdict is "undecided"
+whatever the parts say.
 """
 
 import math
@@ -24,7 +29,7 @@ from qkv.base.errors import ConfigError
 
 HOLDS, PARTLY, FAILS, UNDECIDED = "holds", "holds partly", "does not hold here", "undecided"
 VERDICTS = (HOLDS, PARTLY, FAILS, UNDECIDED)
-LEVEL = 0.05  # chance of a false alarm in any part of a claim
+LEVEL = 0.05  # chance that an interval misses the true mean
 MIN_SEEDS = 3  # fewer have no usable spread
 
 Figures = Mapping[str, Mapping[str, Sequence[Any]]]  # variant -> figure -> one value for each seed
@@ -45,6 +50,7 @@ class Finding:
     p: float | None = None  # two-sided, that there is no difference; None where that is not asked
     wanted: float | None = None  # the effect that matters, or the bound
     ratio: bool = False  # whether the numbers are factors, not differences
+    bound: str = ""  # "at least" or "at most", of a rule about a number: the mean is that of the figure itself
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Verdict:
     verdict: str
     reason: str
     parts: list[Finding]
+    further: list[Finding]
     controls: list[Finding]
 
     def json(self) -> dict[str, Any]:
@@ -82,8 +89,8 @@ class VerdictRule(ABC):
         return found
 
     @abstractmethod
-    def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
-        """Compare the figures; `level` is the chance of a false alarm that is accepted."""
+    def judge(self, figures: Figures) -> Finding:
+        """Compare the figures."""
 
     def values(self, side: Side, figures: Figures) -> list[float]:
         """Return one value for each seed."""
@@ -93,6 +100,20 @@ class VerdictRule(ABC):
             seeds = next(iter(next(iter(figures.values())).values()))
             return [float(side)] * len(seeds)
         return [float(value) for value in figures[side][self.figure]]
+
+    def judge_bound(self, figures: Figures, bound: float, above: bool) -> Finding:
+        """Say whether the whole interval of the mean of `of` lies above a bound, or below it."""
+        values = self.values(self.of, figures)
+        found = interval_of_mean(values)
+        if len(values) < MIN_SEEDS:
+            outcome, reason = UNDECIDED, f"{len(values)} seeds; at least {MIN_SEEDS} are needed"
+        elif found.low <= bound <= found.high:
+            outcome, reason = UNDECIDED, "the bound lies within the interval"
+        else:
+            outcome = HOLDS if (found.low > bound) == above else FAILS
+            reason = f"the whole interval lies {'above' if found.low > bound else 'below'} the bound"
+        name = "at least" if above else "at most"
+        return Finding(self.says, outcome, reason, self.figure, found.mean, found.low, found.high, wanted=bound, bound=name)
 
 
 @dataclass(frozen=True)
@@ -105,18 +126,21 @@ class Compared(VerdictRule):
     def sides(self) -> tuple[Side, ...]:
         return self.of, self.than
 
-    def interval(self, figures: Figures, level: float, ratio: bool = False) -> tuple[list[float], "Interval"]:
+    def interval(self, figures: Figures, ratio: bool = False) -> tuple[list[float], "Interval"]:
         """Return the differences of seeds, of logarithms for a ratio, and the interval of their mean."""
         of, than = (self.values(side, figures) for side in (self.of, self.than))
         if ratio and min(*of, *than) <= 0:
             raise ConfigError(f"{self.says}: a ratio of {self.figure} needs positive values, got {min(*of, *than):g}; use by=")
         found = [math.log(a / b) if ratio else a - b for a, b in zip(of, than, strict=True)]
-        return found, interval_of_mean(found, level)
+        return found, interval_of_mean(found)
 
 
 @dataclass(frozen=True)
 class Higher(Compared):
-    """`of` is higher than `than`, by a difference of at least `by` or a factor of at least `times`."""
+    """`of` is higher than `than`, by a difference of at least `by` or a factor of at least `times`.
+
+    Where `than` is a number, such as chance, the whole interval must lie above what these make of it.
+    """
 
     direction: ClassVar[int] = 1
     by: float | None = None
@@ -127,11 +151,14 @@ class Higher(Compared):
         if not large_enough or (self.by is not None and self.times is not None):
             raise ConfigError(f"{self.says}: give the effect that matters: by= above 0, or times= above 1")
 
-    def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
+    def judge(self, figures: Figures) -> Finding:
         ratio = self.times is not None
+        if not isinstance(self.than, str | tuple):
+            bound = self.than * self.times**self.direction if self.times else self.than + self.direction * (self.by or 0.0)
+            return self.judge_bound(figures, bound, self.direction > 0)
         wanted = math.log(self.times) if self.times is not None else self.by
         assert wanted is not None
-        differences, found = self.interval(figures, level, ratio)
+        differences, found = self.interval(figures, ratio)
         mean = self.direction * found.mean
         low, high = sorted((self.direction * found.low, self.direction * found.high))
         if len(differences) < MIN_SEEDS:
@@ -165,8 +192,8 @@ class Same(Compared):
         if self.within <= 0:
             raise ConfigError(f"{self.says}: within= must be above 0, got {self.within:g}")
 
-    def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
-        differences, found = self.interval(figures, level)
+    def judge(self, figures: Figures) -> Finding:
+        differences, found = self.interval(figures)
         if len(differences) < MIN_SEEDS:
             outcome, reason = UNDECIDED, f"{len(differences)} seeds; at least {MIN_SEEDS} are needed"
         elif -self.within < found.low and found.high < self.within:
@@ -184,18 +211,8 @@ class AtMost(VerdictRule):
 
     at_most: float
 
-    def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
-        values = self.values(self.of, figures)
-        found = interval_of_mean(values, level)
-        if len(values) < MIN_SEEDS:
-            outcome, reason = UNDECIDED, f"{len(values)} seeds; at least {MIN_SEEDS} are needed"
-        elif found.high < self.at_most:
-            outcome, reason = HOLDS, "the whole interval lies below the bound"
-        elif found.low > self.at_most:
-            outcome, reason = FAILS, "the whole interval lies above the bound"
-        else:
-            outcome, reason = UNDECIDED, "the bound lies within the interval"
-        return Finding(self.says, outcome, reason, self.figure, found.mean, found.low, found.high, wanted=self.at_most)
+    def judge(self, figures: Figures) -> Finding:
+        return self.judge_bound(figures, self.at_most, above=False)
 
 
 @dataclass(frozen=True)
@@ -209,7 +226,7 @@ class Always(VerdictRule):
         if (self.at_most is None) == (self.at_least is None):
             raise ConfigError(f"{self.says}: give either at_most= or at_least=")
 
-    def judge(self, figures: Figures, level: float = LEVEL) -> Finding:
+    def judge(self, figures: Figures) -> Finding:
         values = self.values(self.of, figures)
         if self.at_most is not None:
             worst, good, bound = max(values), max(values) <= self.at_most, f"at most {self.at_most:g}"
@@ -219,23 +236,23 @@ class Always(VerdictRule):
         return Finding(self.says, HOLDS if good else FAILS, reason, self.figure)
 
 
-def decide(figures: Figures, parts: Sequence[VerdictRule], controls: Sequence[VerdictRule] = ()) -> Verdict:
-    """Return the verdict on a claim with these parts."""
-    level = LEVEL / max(1, sum(not isinstance(rule, Always) for rule in parts))
-    found = [rule.judge(figures, level) for rule in parts]
-    checked = [rule.judge(figures) for rule in controls]
+def decide(
+    figures: Figures, parts: Sequence[VerdictRule], controls: Sequence[VerdictRule] = (), further: Sequence[VerdictRule] = ()
+) -> Verdict:
+    """Return the verdict on a claim with these parts; `further` predictions are judged, and do not count."""
+    found, beside, checked = ([rule.judge(figures) for rule in rules] for rules in (parts, further, controls))
     failed = [finding.says for finding in checked if finding.outcome != HOLDS]
     outcomes = {finding.outcome for finding in found}
     if failed:
-        return Verdict(UNDECIDED, f"a control failed, so the experiment cannot tell: {'; '.join(failed)}", found, checked)
+        return Verdict(UNDECIDED, f"a control failed, so the experiment cannot tell: {'; '.join(failed)}", found, beside, checked)
     if outcomes == {HOLDS}:
-        return Verdict(HOLDS, "all parts hold" if len(found) > 1 else found[0].reason, found, checked)
+        return Verdict(HOLDS, "all parts hold" if len(found) > 1 else found[0].reason, found, beside, checked)
     if outcomes == {FAILS}:
-        return Verdict(FAILS, "no part holds" if len(found) > 1 else found[0].reason, found, checked)
+        return Verdict(FAILS, "no part holds" if len(found) > 1 else found[0].reason, found, beside, checked)
     counts = [f"{name}: {sum(one.outcome == name for one in found)}" for name in (HOLDS, FAILS, UNDECIDED) if name in outcomes]
     mixed = {HOLDS, FAILS} <= outcomes
     reason = found[0].reason if len(found) == 1 else f"of {len(found)} parts, {', '.join(counts)}"
-    return Verdict(PARTLY if mixed else UNDECIDED, reason, found, checked)
+    return Verdict(PARTLY if mixed else UNDECIDED, reason, found, beside, checked)
 
 
 # Student's t

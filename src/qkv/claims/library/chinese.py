@@ -121,12 +121,14 @@ CLAIM = Claim(
     },
     parts=(
         Lower("with little text characters beat words", "nats", "characters, little text", "words, little text", by=0.05),
-        Lower("with little text pieces beat words", "nats", "pieces, little text", "words, little text", by=0.05),
         Lower("not only by unknown words", "known", "characters, little text", "words, little text", by=0.02),
         Lower(
             "with more text words catch up", "nats", ("words, much text", "characters, much text"),
             ("words, little text", "characters, little text"), by=0.05,
         ),
+    ),
+    further=(
+        Lower("with little text pieces beat words", "nats", "pieces, little text", "words, little text", by=0.05),
     ),
     controls=(
         Always("little text has unknown words", "unknown", "words, little text", at_least=0.01),

@@ -4,9 +4,6 @@ Michel et al. 2019; Voita et al. 2019).
 A Transformer of one width learns to translate the artificial language with 1, 2, 4 or 8 heads: the heads share the width, so
 that all variants have the same weights. After training, heads are removed one at a time, their output set to zero, and the
 loss is measured again: in the encoder, in the decoder's self-attention, and between the two.
-
-Changed after a run: with few words and 700 updates, all variants came to the 0.06 nats that ambiguous words leave, where nothing
-can differ. Now there are more words and fewer updates, and a control asks for room. Sizes of effects stayed.
 """
 
 import contextlib
@@ -78,6 +75,8 @@ CLAIM = Claim(
     formula="headᵢ = Attention(XWᵢ^Q, XWᵢ^K, XWᵢ^V) of width d/h;   out = [head₁ … head_h] W^O",
     changes="Small heads have few numbers to compare with, so that a wider network has use for more. Removing several heads "
     "at once costs more than the sum of removing each. Training on after the removal would repair much.",
+    revised="With few words and 700 updates, all variants came to the 0.06 nats that ambiguous words leave, where nothing can "
+    "differ. There are more words and fewer updates now, and a control asks for room. Sizes of effects stayed.",
     variants={"1 head": {"model.heads": 1}, **{f"{many} heads": {"model.heads": many} for many in (2, 4, 8)}},
     sizes={
         "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},

@@ -58,10 +58,8 @@ CLAIM = Claim(
         "tuned": "accuracy after fine-tuning",
         "masked": "masked verbs in the right number",
     },
-    parts=(
-        Higher("frozen states are better", "frozen", "80/10/10", "all [MASK]", by=0.02),
-        Same("fine-tuning makes both equal", "tuned", "80/10/10", "all [MASK]", within=0.03),
-    ),
+    parts=(Higher("frozen states are better", "frozen", "80/10/10", "all [MASK]", by=0.02),),
+    further=(Same("fine-tuning makes both equal", "tuned", "80/10/10", "all [MASK]", within=0.03),),
     controls=(
         Higher("pretraining learns agreement", "masked", "all [MASK]", than=0.5, by=0.1),
         Higher("fine-tuning learns the task", "tuned", "all [MASK]", than=0.5, by=0.1),

@@ -78,6 +78,8 @@ CLAIM = Claim(
     parts=(
         Higher("whole words are better", "tuned", "whole words", "pieces", by=0.01),
         Higher("n-grams are better", "tuned", "n-grams", "pieces", by=0.01),
+    ),
+    further=(
         Higher("single pieces are easier to guess", "guessed", "pieces", "whole words", by=0.05),
     ),
     controls=(

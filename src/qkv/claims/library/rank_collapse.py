@@ -96,8 +96,8 @@ CLAIM = Claim(
         Always("norms do not change that", "left", "with norms", at_most=1e-6),
         Always("every layer averages", "slowest", "attention alone", at_most=math.log10(0.9)),
         Always("feed-forward layers keep words apart", "left", "with norms, feed-forward", at_least=0.01),
-        Always("residuals alone keep words apart", "left", "with norms, residuals", at_least=0.01),
     ),
+    further=(Always("residuals alone keep words apart", "left", "with norms, residuals", at_least=0.01),),
     controls=(
         Always("words differ at first", "first", "attention alone", at_least=0.9),
         Always("the measure sees words that stay apart", "left", "with all", at_least=0.01),

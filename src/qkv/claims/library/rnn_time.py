@@ -1,5 +1,5 @@
-"""An RNN's time grows with the length however wide the machine is, a Transformer's does not until the machine is full (Vaswani et
-al. 2017, section 4, table 1: sequential operations).
+"""An RNN's operations wait for each other however wide the machine is, a Transformer's do not (Vaswani et al. 2017, section 4,
+table 1: sequential operations).
 
 Three measures. The longest chain of operations of which each needs the one before, in torch's graph of the computation: no
 machine can do it in fewer steps. The time of a pass over one text, by its length. And a wider machine: what a second core gains.
@@ -101,7 +101,8 @@ def picture(result: Result) -> Picture:
 
 CLAIM = Claim(
     topic="cost",
-    statement="An RNN's time grows with the length however wide the machine is; a Transformer's does not until it is full.",
+    statement="An RNN needs more steps the longer the text, however wide the machine is; a Transformer needs as many for any "
+    "length.",
     source="Vaswani et al. 2017, section 4 and table 1",
     measured="Of encoders of two layers, width 256: the longest chain of operations that wait for each other, and the time, for "
     "texts of 8 to 1,024 words; and how much faster two cores are than one, for 1,024 words.",
@@ -112,8 +113,9 @@ CLAIM = Claim(
     "longer row takes longer. In a Transformer all words work at the same time, like people who all have a bucket: as long as "
     "there are enough hands for all, a longer text takes no longer.",
     formula="sequential operations: RNN O(n), attention O(1)",
-    changes="A core is full after a few words, a GPU after thousands: there the Transformer's time stays flat for longer. Many "
-    "texts at once keep an RNN's machine busy too.",
+    changes="That a Transformer's time stays the same until the machine is full is not tested: a core is full after a few "
+    "words, a GPU after thousands. Many texts at once keep an RNN's machine busy too.",
+    revised="The statement spoke of the time, of which no rule said anything for the Transformer: on a core it grows at once.",
     variants={"RNN": {"kind": "RNN"}, "Transformer": {"kind": "Transformer"}},
     sizes={"cpu": {"width": 256}, "quick": {}},
     measure=measure,

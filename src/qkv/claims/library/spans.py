@@ -83,6 +83,8 @@ CLAIM = Claim(
     parts=(
         Higher("spans are better", "tuned", "spans of three", "single words", by=0.01),
         Lower("spans are cheaper", "tokens", "spans of three", "single words", times=1.05),
+    ),
+    further=(
         Higher("half of the words is too much", "tuned", "spans of three", "spans of three, half dropped", by=0.01),
     ),
     controls=(Higher("pretraining helps", "tuned", "spans of three", "no pretraining", by=0.02),),
