@@ -70,6 +70,32 @@ def test_minutes_are_not_cut_short_by_a_slow_validation(tmp_path: Path, monkeypa
     assert trainer.train().step == 90
 
 
+@pytest.mark.parametrize("cost", [1.0, 1.9, 4.0])
+def test_a_second_stage_has_its_share_of_the_updates_and_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float
+) -> None:
+    """The estimate is 1.9, and the second stage is timed once it has begun."""
+    clock, second = FakeClock(monkeypatch, 1.0), list[bool]()
+    trainer = clock.on(toy_trainer(tmp_path, steps=None, minutes=10, **{**SELDOM, "log_every": 10}))
+    trainer.objective.stages = lambda: ((0.5, 1.0), (0.5, 1.9))  # type: ignore[method-assign]
+
+    def begin_update(done: float, device: torch.device) -> bool:
+        second.append(done >= 0.5)
+        clock.seconds = cost if second[-1] else 1.0
+        return second[-1]
+
+    trainer.objective.begin_update = begin_update  # type: ignore[method-assign]
+    state = trainer.train()
+    assert second == sorted(second), "a stage that has begun goes on"
+    assert state.seconds == pytest.approx(600, rel=0.02)
+    assert second.count(False) == pytest.approx(600 / 2.9, abs=2), "by the estimate"
+    if cost == 1.9:
+        assert second.count(True) == pytest.approx(second.count(False), abs=2)
+        for row in [row for row in read_metrics(tmp_path) if "learning_rate" in row][1:]:
+            wanted = learning_rate(row["step"], state.steps, trainer.width, trainer.config)
+            assert row["learning_rate"] == pytest.approx(wanted, rel=0.03), "the plan was right from the start"
+
+
 # The plan and what follows from it
 
 
@@ -261,8 +287,9 @@ def test_the_warning_says_what_would_help() -> None:
     config = TrainingConfig(minutes=1, batch_tokens=4096)
     assert warn_of_few_updates(config, 41, 60 / 41) == (
         "training.minutes=1 allows about 41 updates on this machine, and a model hardly learns in fewer than 300; for about 500 "
-        "updates set training.minutes=13 or training.batch_tokens=320 (now 4096), or choose a smaller model"
-    )
+        "updates set training.minutes=13, or choose a smaller model"
+    ), "a batch of 320 tokens would take hardly less time than such a share of the time of 4096"
+    assert "set training.minutes=4 or training.batch_tokens=1216 (now 4096), or" in warn_of_few_updates(config, 149, 60 / 149)
     assert "set training.minutes=250, or choose a smaller model" in warn_of_few_updates(config, 2, 30)
 
 

@@ -51,6 +51,10 @@ class Objective:
         """
         return None
 
+    def stages(self) -> tuple[tuple[float, float], ...]:
+        """Return the share of all updates that each stage has, and an estimate of the time of its updates: the first's is 1."""
+        return ((1.0, 1.0),)
+
     def unigram_loss(self, counts: np.ndarray) -> float:
         """Return the lowest loss per token, in nats, of a model that knows only these counts of tokens."""
         shares = counts[counts > 0] / counts.sum()

@@ -58,6 +58,10 @@ class Clock:
         after_first = self.early[1:] or self.early
         return statistics.median_low(after_first) if done == EARLY else min(after_first)
 
+    def begin_stage(self, step: int) -> None:
+        """Time the updates after this one as the first of a process: they compute something else."""
+        self.first_step, self.early, self.update_started = step, [], time.perf_counter()
+
     def seconds_per_update(self, step: int) -> float | None:
         """Return the mean seconds per update since the first ones, or since `time_anew`; None before there are a few of them."""
         steps = step - self.timed_step
@@ -65,5 +69,5 @@ class Clock:
         return (time.perf_counter() - self.timed_from) / steps if settled else None
 
     def time_anew(self, step: int) -> None:
-        """Let `seconds_per_update` count from here: later updates may take longer, as in a second stage of the training."""
+        """Let `seconds_per_update` count from here."""
         self.timed_from, self.timed_step = time.perf_counter(), step

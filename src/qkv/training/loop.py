@@ -52,13 +52,16 @@ class TrainingObjective(Protocol):
 
     An objective with more to report has a `tally` whose `read()` returns means since the last call, and whose `copy()` returns
     the sums behind them. `begin_update` is called before each update with the fraction of the updates that are done, and returns
-    the stage: updates of one stage compute the same operations.
+    the stage: updates of one stage compute the same operations. `stages` says which share of the updates each stage has, and how
+    long its updates take.
     """
 
     @property
     def loss(self) -> Callable[..., Tensor]: ...
 
     def begin_update(self, done: float, device: torch.device) -> Hashable: ...
+
+    def stages(self) -> tuple[tuple[float, float], ...]: ...
 
 
 class BatchSource(Protocol):
@@ -131,14 +134,20 @@ class Trainer:
         capture = self.device.type == "cuda" and not self.weights.sharded and recordable(model)
         self.recorder = self.make_recorder() if capture else None
 
+        self.start_clock()
+
+    def start_clock(self) -> None:
+        """Time updates from here on, and plan by them."""
+        self.clock = Clock(self.device, self.state.step, self.state.seconds)
+        self.planner = Planner(self.given, self.clock, self.progress, self.health, self.objective.stages())
+
     # The loop itself
 
     def train(self) -> TrainingState:
         """Train to the end, or until a signal asks to stop; everything is saved on return."""
         self.resume()
         self.model.train()
-        self.clock = Clock(self.device, self.state.step, self.state.seconds)
-        self.planner = Planner(self.given, self.clock, self.progress, self.health)
+        self.start_clock()
         self.config = self.planner.fitted(self.state)
         if self.given.minutes is None:
             self.planner.say_changes(self.state)
@@ -175,7 +184,8 @@ class Trainer:
         step = self.state.step + 1
         self.rate = learning_rate(step, self.planned_steps(), self.width, self.config)
         set_learning_rate(self.optimiser, self.rate)
-        stage = self.objective.begin_update((step - 1) / self.planned_steps(), self.device)
+        self.state, done = self.planner.begin_update(self.state)
+        stage = self.objective.begin_update(done, self.device)
         whole = self.gradients.micro_batches == 1 and (self.world_size == 1 or batch.whole_rows >= self.world_size)
         graph = self.recorder.graph_for(batch, stage) if self.recorder and whole else None
         if graph:

@@ -1,5 +1,6 @@
 """The plan of a run with training.minutes: how many updates fit into them, and how often to validate, save and log then."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from qkv.training.health import FEW_UPDATES, Health
 from qkv.training.progress import Progress, duration
 from qkv.training.state import TrainingState
 
+Stages = tuple[tuple[float, float], ...]  # share of the updates of each stage, and how long one takes, see Objective.stages
 PLANNED_AFTER = 3  # updates of a process, before minutes become steps
 SHORT = 100  # updates left at the tenth one, below which the plan is printed then and not at the fortieth
 FEW = 300  # updates below which a run is warned of
@@ -23,13 +25,26 @@ class Planner:
     The plan is part of the state: a resumed run keeps it, and all processes follow the first one's.
     """
 
-    def __init__(self, config: TrainingConfig, clock: Clock, progress: Progress, health: Health):
-        self.config, self.clock, self.progress, self.health = config, clock, progress, health
+    def __init__(self, config: TrainingConfig, clock: Clock, progress: Progress, health: Health, stages: Stages = ((1.0, 1.0),)):
+        self.config, self.clock, self.progress, self.health, self.stages = config, clock, progress, health, stages
         self.printed = False  # the time that is left
 
     def fitted(self, state: TrainingState) -> TrainingConfig:
         """Return the settings with the intervals that suit the plan."""
         return self.config.with_longest_interval(state.interval) if state.interval else self.config
+
+    def begin_update(self, state: TrainingState) -> tuple[TrainingState, float]:
+        """Return the state with the stage of the next update, and the fraction of all updates before it.
+
+        A stage that has begun goes on, also if a plan with more updates would have it begin later.
+        """
+        borders = list(itertools.accumulate((share for share, _ in self.stages), initial=0.0))
+        done = max(state.step / state.planned_steps(self.config), borders[state.stage])
+        stage = max(number for number, border in enumerate(borders[:-1]) if border <= done)
+        if stage > state.stage:
+            self.clock.begin_stage(state.step)
+            state = replace(state, stage=stage, timed=0)
+        return state, done
 
     def after_update(self, state: TrainingState) -> TrainingState:
         """Time the first updates of this process: plan the steps, and print the time that is left. -> the state with the plan."""
@@ -42,9 +57,9 @@ class Planner:
             if timed >= EARLY:
                 state = replace(state, interval=longest_interval(state.steps))
         early = timed == EARLY and state.steps < state.step + SHORT  # planned again, it may end before the fortieth
-        if early or (timed == 2 * TIMED and not self.printed):
+        if (early or timed == 2 * TIMED) and not self.printed:
             self.printed = True
-            left = seconds_per_update * (state.steps - state.step)
+            left = seconds_per_update * (state.steps - state.step) * mean_cost(state.step / state.steps, self.stages, state.stage)
             self.progress.say(f"{state.steps:,} steps on this machine: about {duration(left)} to go")
             if self.config.minutes is not None:
                 self.say_changes(state)
@@ -68,7 +83,7 @@ class Planner:
         It is done sooner only if the time is over, because the first update also loads and compiles kernels.
         """
         minutes, limit, timed = self.config.minutes or 0.0, self.config.steps, state.step - self.clock.first_step
-        fitting = steps_within(minutes, self.clock.elapsed(), state.step, seconds_per_update)
+        fitting = steps_within(minutes * 60 - self.clock.elapsed(), state.step, seconds_per_update, self.stages, state.stage)
         steps = int(*distributed.broadcast([fitting]))
         if timed < PLANNED_AFTER and steps > state.step:
             return state
@@ -76,7 +91,8 @@ class Planner:
         known = timed >= EARLY or steps <= self.clock.first_step + EARLY
         if known:
             few = steps < min(FEW, limit or FEW)
-            message = warn_of_few_updates(self.config, steps, seconds_per_update) if few else None
+            seconds = seconds_per_update * mean_cost(state.step / max(1, steps), self.stages, state.stage)
+            message = warn_of_few_updates(self.config, steps, seconds) if few else None
             if self.health.note(FEW_UPDATES, state.step, message) and message:
                 self.progress.warn(message)
         return replace(state, steps=min(steps, limit or steps), minutes=minutes, timed=max(timed, state.timed))
@@ -88,9 +104,24 @@ class Planner:
             self.progress.say(line)
 
 
-def steps_within(minutes: float, elapsed: float, step: int, seconds_per_update: float) -> int:
-    """Return the updates in all, of which `step` are made, in a run of so many minutes."""
-    return step + max(0, int((minutes * 60 - elapsed) / seconds_per_update))
+def steps_within(left: float, step: int, seconds_per_update: float, stages: Stages = ((1.0, 1.0),), stage: int = 0) -> int:
+    """Return the updates in all, of which `step` are made, if `left` seconds are left and this stage goes on at this speed."""
+    end = sum(share for share, _ in stages[: stage + 1])
+    later = sum(share * cost for share, cost in stages[stage + 1 :]) / stages[stage][1]
+    updates = max(0.0, left) / seconds_per_update
+    steps = (step + updates) / (end + later)
+    if steps * end < step:  # the next stage is due
+        steps = step + updates * (1 - end) / later
+    return max(step, int(steps))
+
+
+def mean_cost(done: float, stages: Stages, stage: int) -> float:
+    """Return the mean time of the updates that are left after a fraction of all, relative to that of an update of this stage."""
+    end = sum(share for share, _ in stages[: stage + 1])
+    now = max(0.0, end - done)
+    later = sum(share for share, _ in stages[stage + 1 :])
+    cost = now + sum(share * cost for share, cost in stages[stage + 1 :]) / stages[stage][1]
+    return cost / (now + later) if now + later else 1.0
 
 
 def longest_interval(steps: int) -> int:
@@ -119,7 +150,7 @@ def warn_of_few_updates(config: TrainingConfig, steps: int, seconds_per_update: 
     digits = 10 ** max(0, math.floor(math.log10(minutes)) - 1)
     ways = [f"training.minutes={math.ceil(minutes / digits) * digits}"]
     tokens = config.batch_tokens * steps // ADVISED // 32 * 32
-    if tokens >= SMALLEST_BATCH:
+    if tokens >= max(SMALLEST_BATCH, config.batch_tokens // 4):  # much smaller batches take hardly less time than that
         ways.append(f"training.batch_tokens={tokens} (now {config.batch_tokens})")
     return (
         f"training.minutes={config.minutes:g} allows about {steps:,} updates on this machine, and a model hardly learns in fewer "

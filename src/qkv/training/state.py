@@ -21,7 +21,8 @@ class TrainingState:
     best_step: int = 0
     validations_since_best: int = 0
     minutes: float = 0.0  # training.minutes that the steps were planned for
-    timed: int = 0  # updates of a process after which they were last planned
+    timed: int = 0  # updates of a process, and of a stage, after which they were last planned
+    stage: int = 0  # of the objective, of the last update
     replanned: int = 0  # quarters of training.minutes after which the steps were planned again
     interval: int = 0  # most updates between validations, checkpoints and lines of the log that suit the plan
 
