@@ -7,7 +7,7 @@ import pytest
 
 import qkv
 from encoder_runs import LINES, own_tokenizer, randomised, write_model, write_run
-from qkv.base.errors import ConfigError
+from qkv.base.errors import ConfigError, DataError
 from qkv.inference.arguments import require_list, require_pairs, require_text, require_texts
 from qkv.inference.evaluation import evaluate
 from qkv.models.gpt import Gpt, GptConfig
@@ -178,6 +178,7 @@ def test_pairs_of_texts() -> None:
     [
         ("classification", "pair", ("a", "b", "c"), "example 2 is a tuple of 3"),
         ("classification", "pair", ["a", 5], "example 2 has int for text 2"),
+        ("classification", None, ["a", "b"], "example 2 has 2 texts"),
         ("regression", None, " ", "example 2 has an empty text 1"),
         ("regression", None, (None, "a"), "example 2 has None for text 1"),
         ("tagging", None, ["the", 5], "example 2 has int for word 2"),
@@ -195,3 +196,10 @@ def test_a_wrong_example_is_refused_with_the_reason(
     right = ("a", "b") if pair or objective == "answering" else "a b"
     assert assert_refused(encoder.predict, [right, given]).endswith(reason)
     assert len(encoder.predict([right])) == 1
+
+
+def test_lists_inside_texts_hold_token_ids(tmp_path: Path) -> None:
+    heads, labels, _, _ = FINETUNED["classification"]
+    encoder: Any = qkv.load(write_run(tmp_path / "run", heads=heads, labels=labels, objective="classification"), "cpu")
+    with pytest.raises(DataError, match="a list inside texts holds token ids, and one holds str; give each text as a str"):
+        encoder.embed(["good", ["a", "b"]])

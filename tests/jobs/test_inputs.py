@@ -89,6 +89,13 @@ def test_a_text_that_is_empty(job: str, key: str, content: str, tmp_path: Path, 
     assert says[job] in refused(values, tmp_path, monkeypatch)
 
 
+def test_one_text_of_several_that_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, empty = recipes(tmp_path)["pretraining"], tmp_path / "empty.txt"
+    empty.write_text("")
+    values["data"]["text"] = [values["data"]["text"], str(empty)]
+    assert f"{empty}: no text was found" in refused(values, tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize("key", ["train", "dev", "test"])
 def test_examples_that_are_empty(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Examples are read as a whole, before the tokenizer is trained."""

@@ -62,6 +62,8 @@ def test_states_may_be_alike_while_the_rate_rises() -> None:
             "saturated-attention", "all heads attend to a single token each",
         ),
         ({"masked_loss": 6.9}, "unigram-plateau", "6.90 of 7.00 nats a token"),
+        ({"masked_loss": 55.0, "learning_rate": 0.5}, "unigram-plateau", "is above what frequencies alone give: 55.00 of 7.00 "
+         "nats a token; lower training.learning_rate (the rate is 0.5 now)"),
         ({"gradient_norm": 100.0}, "gradient-explodes", "norm is 100, usually 1"),
         ({"gradient_norm": 1e-5}, "gradient-vanishes", "has fallen to 1e-05 from 1"),
         ({"update_ratio": 0.2}, "large-updates", "by 20.0% of their length"),
@@ -72,6 +74,33 @@ def test_what_is_wrong_is_named(changed: dict[str, Any], problem: str, words: st
     found = judged(**changed)
     assert list(found) == [problem]
     assert found[problem].startswith("since step 550 ") and words in found[problem]
+
+
+def test_advice_does_not_contradict_itself() -> None:
+    alike = {f"attention_entropy/encoder.layers.0.attention.{n}": 0.999 for n in (0, 1)}
+    assert "raise training.learning_rate" in judged(**alike)["uniform-attention"]
+    found = judged(**alike, **{"token_similarity/encoder.layers.1": 0.998})
+    assert "lower training.learning_rate" in found["uniform-attention"] and "raise" not in found["uniform-attention"]
+
+
+def test_the_end_repeats_the_figures_of_the_end() -> None:
+    health = Health(WANTED)
+    for step, loss in ((550, 55.0), (600, 6.9)):
+        health.judge(step, 1000, 50, HEALTHY | {"masked_loss": loss})
+    assert len(health.summary()) == 1
+    assert health.summary()[0].startswith("since step 550 the loss has not left what frequencies alone give: 6.90 of 7.00")
+    health.judge(650, 1000, 50, HEALTHY)
+    assert health.summary()[0].endswith("(not at the end any more)")
+
+
+def test_a_recall_of_nothing_is_no_guess() -> None:
+    health = Health(Expectations(7.0, "masked_loss", {"recall_replaced": 0.0}))
+    (plateau, warning) = health.judge(900, 1000, 50, HEALTHY | {"masked_loss": 6.9, "recall_replaced": 0.0})
+    assert plateau.problem == "unigram-plateau"
+    assert warning.message == (
+        "recall_replaced is 0.000, so that nothing is found; train longer, or give the task more weight; the loss must leave "
+        "what frequencies give first"
+    )
 
 
 def test_a_run_that_goes_well_is_silent() -> None:

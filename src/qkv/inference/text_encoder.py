@@ -249,6 +249,8 @@ class TextEncoder:
         """Return the token ids of a text; refuse those that the tokenizer does not know."""
         if not ids:
             raise DataError("a text has no token ids; give one or more")
+        for wrong in (token for token in ids if type(token) is not int):
+            raise DataError(f"a list inside texts holds token ids, and one holds {type(wrong).__name__}; give each text as a str")
         for wrong in (token for token in ids if not 0 <= token < len(self.tokenizer)):
             raise DataError(f"a text has the token id {wrong}, and the tokenizer has {len(self.tokenizer):,}; use its own ids")
         return ids

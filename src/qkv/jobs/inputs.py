@@ -84,9 +84,8 @@ def _is_usable(pair: TextPair) -> bool:
 
 
 def _check_pretraining(recipe: PretrainingRecipe[Any, Any]) -> None:
-    texts = [find_document_files(patterns) for patterns in (recipe.data.text, recipe.data.dev)]
-    for files in filter(None, texts):
-        next(read_documents(files, DocumentCounts(), whole=True))  # refuses files without text
+    for pattern in (*recipe.data.text, *recipe.data.dev):
+        next(read_documents(find_document_files([pattern]), DocumentCounts(), whole=True))  # refuses files without text
     if (tokenizer := _load_tokenizer(recipe.tokenizer)) is not None:
         check_tokenizer(recipe, tokenizer, recipe.tokenizer.file)  # type: ignore[union-attr]
     if recipe.embeddings is not None:

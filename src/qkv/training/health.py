@@ -8,19 +8,16 @@ the run repeats it. The plan of the run adds a problem of its own: too few updat
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 COLLAPSED = 0.99  # mean cosine of two tokens' states after the last layer
 UNIFORM, SATURATED = 0.995, 0.01  # share of the largest entropy above or below which a head is the same everywhere, or one-hot
-PLATEAU = 0.97  # share of the loss by frequencies alone
+PLATEAU, ABOVE = 0.97, 1.1  # the loss as a share of that by frequencies alone: it has not left it, it is worse
 EXPLODED, VANISHED = 30.0, 1e-3  # gradient norm as a multiple of its usual value
 LARGE_UPDATE = 0.02  # length of an update as a share of the length of the weights; recipes that learn stay below 0.011
-RISEN, RISEN_NATS, RISE_REPORTS = (
-    1.15,
-    0.1,
-    10,
-)  # mean loss of so many reports over the lowest one before: its ratio, its difference
+RISEN, RISEN_NATS = 1.15, 0.1  # mean loss of some reports over the lowest one before: its ratio, and its difference
+RISE_REPORTS = 10
 UNUSED_SOURCE = 0.03  # nats a token by which another text's source must raise the loss: untrained models reach 0.02
 NEAR_CHANCE = 0.02  # distance of an accuracy from that of guessing
 MIN_STEPS = 100  # before which nothing is judged: first weights are neither trained nor dead
@@ -71,12 +68,14 @@ class Health:
         self.norms: list[float] = []  # gradient norms of all reports
         self.losses: list[float] = []  # of all reports: the figure that is compared with frequencies, where there is one
         self.found: dict[str, HealthWarning] = {}  # problems that were seen, by name
+        self.latest: dict[str, str] = {}  # what was last said of them, with other figures
+        self.rate: float | None = None  # of the last report
         self.active: set[str] = set()  # those of the last judgement
         self.noted: list[HealthWarning] = []  # found by others, and not in the log yet
 
     def judge(self, step: int, steps: int, warmup: int, values: Mapping[str, Any]) -> list[HealthWarning]:
         """Return new warnings after a report; `values` are its figures, `steps` the run's planned updates."""
-        loss, norm = self._loss_in(values), values.get("gradient_norm")
+        loss, norm, self.rate = self._loss_in(values), values.get("gradient_norm"), values.get("learning_rate")
         problems: dict[str, str] = {}
         if math.isfinite(loss):
             self.losses.append(loss)
@@ -107,6 +106,7 @@ class Health:
 
     def _new(self, step: int, problems: Mapping[str, str]) -> list[HealthWarning]:
         """Remember problems, and return warnings of those that were not seen before."""
+        self.latest |= problems
         new = [HealthWarning(problem, step, message) for problem, message in problems.items() if problem not in self.found]
         self.found |= {warning.problem: warning for warning in new}
         return new
@@ -138,11 +138,18 @@ class Health:
                 self.active.add(problem)
 
     def summary(self) -> list[str]:
-        """Return all warnings of the run, those that passed marked."""
+        """Return all warnings of the run: with the figures of the end, or marked if they passed."""
         return [
-            str(warning) + ("" if problem in self.active else " (not at the end any more)")
+            str(replace(warning, message=self.latest.get(problem, warning.message)))
+            if problem in self.active
+            else f"{warning} (not at the end any more)"
             for problem, warning in self.found.items()
         ]
+
+    @property
+    def lower_rate(self) -> str:
+        """What to try where steps are too large."""
+        return "lower training.learning_rate" + (f" (the rate is {self.rate:.2g} now)" if self.rate else "")
 
     def _loss_in(self, values: Mapping[str, Any]) -> float:
         """Return the loss that is followed; the sum of several losses would rise where one of them joins in."""
@@ -155,7 +162,7 @@ class Health:
         if norm > EXPLODED * usual:
             problems["gradient-explodes"] = (
                 f"the gradient's norm is {norm:.3g}, usually {usual:.3g}: training may diverge; "
-                "lower training.learning_rate or training.clip, or lengthen training.warmup"
+                f"{self.lower_rate} or training.clip, or lengthen training.warmup"
             )
         largest = max(self.norms)
         if norm < VANISHED * largest and self.losses and loss > 0.5 * self.losses[0]:
@@ -174,7 +181,7 @@ class Health:
         lowest = min(before)
         if now > RISEN * lowest and now > lowest + RISEN_NATS:
             problems["loss-rises"] = (
-                f"the training loss has risen to {now:.3g} from {lowest:.3g}: training is unstable; lower training.learning_rate "
+                f"the training loss has risen to {now:.3g} from {lowest:.3g}: training is unstable; {self.lower_rate} "
                 "or training.clip, or lengthen training.warmup"
             )
 
@@ -184,38 +191,42 @@ class Health:
             if warmed_up and similarity > COLLAPSED:
                 problems[f"collapse-{stack}"] = (
                     f"the states of all tokens after {name} are nearly the same (mean cosine {similarity:.4f}): the network has "
-                    "collapsed; lower training.learning_rate, lengthen training.warmup, or enlarge training.batch_tokens"
+                    f"collapsed; {self.lower_rate}, lengthen training.warmup, or enlarge training.batch_tokens"
                 )
         heads = {name.removeprefix(ENTROPY): value for name, value in values.items() if name.startswith(ENTROPY)}
         if settled and heads:
             if min(heads.values()) > UNIFORM:
+                too_fast = any(problem.startswith(TOO_FAST) for problem in {**self.found, **problems})
                 problems["uniform-attention"] = (
-                    "all heads attend to all tokens alike (entropy at its maximum): attention has learned nothing; train longer, "
-                    "or raise training.learning_rate"
+                    "all heads attend to all tokens alike (entropy at its maximum): attention has learned nothing; "
+                    + (self.lower_rate if too_fast else "train longer, or raise training.learning_rate")
                 )
             if max(heads.values()) < SATURATED:
                 problems["saturated-attention"] = (
-                    "all heads attend to a single token each (entropy 0): attention is saturated; lower training.learning_rate"
+                    f"all heads attend to a single token each (entropy 0): attention is saturated; {self.lower_rate}"
                 )
         ratio = values.get("update_ratio")
         if ratio is not None and ratio > LARGE_UPDATE:
             problems["large-updates"] = (
                 f"an update changes the weights by {ratio:.1%} of their length: that is too much to learn from; "
-                "lower training.learning_rate, or lengthen training.warmup"
+                f"{self.lower_rate}, or lengthen training.warmup"
             )
 
     def _judge_loss(self, values: Mapping[str, Any], tasks: bool, problems: dict[str, str]) -> None:
         loss, by_frequency = values.get(self.expectations.loss), self.expectations.unigram_loss
         if loss is not None and by_frequency and loss > PLATEAU * by_frequency:
+            where, advice = "has not left", "train longer, or change training.learning_rate"
+            if loss > ABOVE * by_frequency:
+                where, advice = "is above", self.lower_rate
             problems["unigram-plateau"] = (
-                f"the loss has not left what frequencies alone give: {loss:.2f} of {by_frequency:.2f} nats a token; "
-                "train longer, or change training.learning_rate"
+                f"the loss {where} what frequencies alone give: {loss:.2f} of {by_frequency:.2f} nats a token; {advice}"
             )
         for name, chance in self.expectations.chance.items():
             if tasks and name in values and values[name] < chance + NEAR_CHANCE:
+                how = f"where guessing gives {chance:.3f}: this task is not learned" if chance else "so that nothing is found"
+                first = "; the loss must leave what frequencies give first" if "unigram-plateau" in problems else ""
                 problems[f"chance-{name}"] = (
-                    f"{name} is {values[name]:.3f}, where guessing gives {chance:.3f}: this task is not learned; train longer, "
-                    "or give it more weight"
+                    f"{name} is {values[name]:.3f}, {how}; train longer, or give the task more weight{first}"
                 )
 
 
@@ -224,6 +235,7 @@ def is_settled(step: int, steps: int, warmup: int) -> bool:
     return step >= max(MIN_STEPS, 2 * warmup, JUDGED_AFTER * steps)
 
 
+TOO_FAST = ("collapse", "large-updates", "loss-rises", "gradient-explodes")  # beginnings of problems of too high a rate
 UNUSED = "unused-source"
 OF_VALIDATION = {UNUSED}  # problems that validations judge
 FEW_UPDATES = "few-updates"  # the problem that the plan finds
