@@ -17,7 +17,7 @@ from qkv.claims.claim import Claim, NamedClaim, code_digest, find_claim
 from qkv.claims.experiment import RunOptions, run_claim, run_claims
 from qkv.claims.page import write_record
 from qkv.claims.record import make_record, read_records
-from qkv.claims.verdict import FAILS, HOLDS, UNDECIDED
+from qkv.claims.verdict import FAILS, HOLDS
 
 TOY = '''
 """A toy."""
@@ -223,47 +223,32 @@ def test_mistakes_get_one_line(name: str, options: dict[str, Any], message: str,
         run_claim(name, tmp_path, RunOptions(**options))
 
 
-TINY = {
-    "order": {"steps": 2, "pairs": 100, "tests": 50},
-    "first-mask": {"steps": 2, "texts": 50},
-    "king-queen": {"documents": 300, "epochs": 1},
-}
-
-
-def tiny(name: str, **changes: Any) -> Claim:
-    claim = find_claim(name).claim
-    return dataclasses.replace(claim, sizes={"cpu": {**claim.sizes["cpu"], **TINY[name]}, "quick": {}}, seeds=3, **changes)
-
-
 @pytest.fixture
 def in_place_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let the engine find another claim under a name."""
 
     def put(name: str, claim: Claim) -> None:
         named = find_claim(name)
-        monkeypatch.setattr(experiment, "find_claim", lambda _: NamedClaim(name, named.file, claim, "tiny"))
+        monkeypatch.setattr(experiment, "find_claim", lambda _: NamedClaim(name, named.file, claim, "changed"))
 
     return put
 
 
-@pytest.mark.parametrize("name", TINY)
-def test_claims_run_end_to_end(name: str, tmp_path: Path, in_place_of: Any) -> None:
-    in_place_of(name, tiny(name))
+@pytest.mark.parametrize("name", ["convolution-window", "order", "padding"])
+def test_claims_run_end_to_end(name: str, tmp_path: Path) -> None:
     result = run_claim(name, tmp_path, RunOptions(size="quick", workers=1), lambda line: None)
     record = write_record(result, tmp_path / name / "quick")
-    assert record["preliminary"] == "quick"
+    assert record["verdict"] == HOLDS and record["preliminary"] == "quick"
     assert {"claim.json", "table.md", "picture.svg", "page.html"} == {path.name for path in (tmp_path / name / "quick").iterdir()}
     assert read_records(tmp_path)[name]["quick"][0] == json.loads(json.dumps(record))
-    assert record["verdict"] != HOLDS or name == "king-queen", "two updates teach nothing, and the controls say so"
 
 
 def test_a_claim_whose_effect_is_switched_off_does_not_hold(tmp_path: Path, in_place_of: Any) -> None:
     claim = find_claim("order").claim
-    in_place_of("order", tiny("order", variants=dict.fromkeys(claim.variants, claim.variants["sinusoidal"])))
+    in_place_of("order", dataclasses.replace(claim, variants=dict.fromkeys(claim.variants, claim.variants["sinusoidal"])))
     result = run_claim("order", tmp_path, RunOptions(size="quick", workers=1), lambda line: None)
     assert result.figures["no positions"] == result.figures["sinusoidal"], "the same settings and seeds give the same figures"
-    assert result.verdict.verdict == UNDECIDED, "after two updates a control fails in any case"
-    assert result.verdict.parts[0].outcome == FAILS, "with positions everywhere, states depend on the order"
+    assert result.verdict.verdict == FAILS and all(one.outcome == HOLDS for one in result.verdict.controls)
 
 
 def test_an_exact_claim_holds_and_does_not_where_its_effect_is_switched_off(tmp_path: Path, in_place_of: Any) -> None:

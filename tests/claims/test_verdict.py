@@ -96,11 +96,23 @@ def test_parts_make_a_verdict_and_a_failed_control_undoes_it() -> None:
     assert "far higher" in failed.reason
 
 
-def test_several_parts_share_the_chance_of_a_false_alarm() -> None:
-    one = decide(figures(5, 2.0, 1.0), [HIGHER]).parts[0]
-    three = decide(figures(5, 2.0, 1.0), [HIGHER] * 3).parts[0]
-    assert one.low is not None and three.low is not None
-    assert three.low < one.low
+def test_further_predictions_are_judged_and_do_not_count() -> None:
+    clear = figures(6, 2.0, 0.1)
+    bad = Higher("far higher", "x", "a", than="b", by=9.0)
+    found = decide(clear, [HIGHER], further=[bad])
+    assert found.verdict == HOLDS and [one.outcome for one in found.further] == [FAILS]
+    assert decide(clear, [bad], further=[HIGHER]).verdict == FAILS, "a use of what failed does not make it hold partly"
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"), [([0.2, 0.8, 0.35, 0.7, 0.5], UNDECIDED), ([0.6, 0.7, 0.65], HOLDS), ([0.3, 0.35, 0.32], FAILS)]
+)
+def test_a_number_is_exceeded_by_the_whole_interval(values: list[float], outcome: str) -> None:
+    """The mean of the first is 0.51, and its interval reaches from 0.2 to 0.8."""
+    found = Higher("more than half", "x", "a", than=0.0, by=0.5).judge({"a": {"x": values}})
+    assert (found.outcome, found.bound, found.wanted) == (outcome, "at least", 0.5)
+    less = Lower("less than half", "x", "a", than=1.0, times=2.0).judge({"a": {"x": values}})
+    assert less.outcome == {HOLDS: FAILS, FAILS: HOLDS}.get(outcome, UNDECIDED) and (less.bound, less.wanted) == ("at most", 0.5)
 
 
 @pytest.mark.parametrize(("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (9, 2.26216), (30, 2.04227)])
