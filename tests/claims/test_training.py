@@ -12,7 +12,7 @@ from qkv.base.errors import DataError
 from qkv.claims import tasks
 from qkv.claims.claim import Cell
 from qkv.claims.language import Language, training_text
-from qkv.claims.probes import agreement, frozen_verbs_told, tokenizer_of, word_states
+from qkv.claims.probes import agreement, frozen_verb_accuracy, tokenizer_of, word_states
 from qkv.claims.training import ENCODER, GPT, RNN, TRANSFORMER, Watch, larger_weights, train_labels, train_pairs, train_text
 from qkv.jobs.job import Job
 
@@ -56,7 +56,7 @@ def test_pretraining_and_fine_tuning_follow_each_other(cell: Cell) -> None:
     tokenizer = tokenizer_of(bert)
     bert.model.heads["masked"].bias.data[[tokenizer.encode(verb + "t")[0] for verb in own.verbs]] += 100
     assert agreement(bert, own.sentences(300, 2)) == 0.5
-    assert 0.3 < frozen_verbs_told(bert, own.sentences(60, 3), own.sentences(100, 4), at_verb=True) <= 1
+    assert 0.3 < frozen_verb_accuracy(bert, own.sentences(60, 3), own.sentences(100, 4), at_verb=True) <= 1
     seen: list[tuple[int, bool]] = []
 
     def change(job: Job) -> Watch:

@@ -28,7 +28,7 @@ Shown = tuple[str, str]  # name of a claim and size
 
 
 class Row(NamedTuple):
-    """What the table of a page says of a claim at one size."""
+    """The row of a claim at one size in the table of a page."""
 
     name: str
     anchor: str

@@ -32,6 +32,11 @@ VERBS_OF_ROLE = 3  # that its persons do more than others
 MAX_BETWEEN = 3  # nouns between subject and verb
 # A language so small that an encoder of two layers learns agreement in some hundred updates, if it reads sentence by sentence.
 SIMPLE = {"topics": 2, "nouns": 6, "verbs": 4, "adjectives": 2, "roles": 0}
+SIMPLE_ON_GPU = {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}
+# Languages that small translators learn well, but not perfectly, in some hundred updates; LARGE and VAST are for GPUs.
+SMALL = {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6}
+LARGE = {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}
+VAST = {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40}
 
 
 class Sentence(NamedTuple):

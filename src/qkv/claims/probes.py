@@ -138,7 +138,7 @@ def sense_accuracy(vectors: Sequence[np.ndarray], words: Sequence[str], senses: 
     return float(np.mean(right))
 
 
-def senses_told(run: Trained, sentences: Sequence[Sentence]) -> float:
+def state_sense_accuracy(run: Trained, sentences: Sequence[Sentence]) -> float:
     """Return the accuracy with which an encoder's states of ambiguous nouns tell their senses."""
     states = word_states(run, sentences)
     at = [(number, position, topic) for number, one in enumerate(sentences) for position, topic in one.senses]
@@ -176,7 +176,7 @@ def verb_examples(sentences: Sequence[Sentence]) -> list[tuple[str, str]]:
     return [(" ".join(one.wrong_number), "wrong") if number % 2 else (one.text, "right") for number, one in enumerate(sentences)]
 
 
-def verbs_told(cell: Cell, run: Trained, language: Language) -> float:
+def verb_accuracy(cell: Cell, run: Trained, language: Language) -> float:
     """Fine-tune a finished run to tell right from wrong verbs, and return its accuracy on other sentences; chance is 50 %.
 
     With few examples, fine-tuning is a matter of luck: a size may ask for several `tunings`, each with examples of its own, whose
@@ -192,7 +192,7 @@ def verbs_told(cell: Cell, run: Trained, language: Language) -> float:
     return statistics.mean(told)
 
 
-def frozen_verbs_told(run: Trained, train: Sequence[Sentence], test: Sequence[Sentence], at_verb: bool = False) -> float:
+def frozen_verb_accuracy(run: Trained, train: Sequence[Sentence], test: Sequence[Sentence], at_verb: bool = False) -> float:
     """Return the accuracy of ridge regression in telling the same from frozen states: their mean, or those of the verbs."""
     parts = []
     for sentences in (train, test):

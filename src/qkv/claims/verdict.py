@@ -38,7 +38,7 @@ Side = str | float | tuple[str, str]  # a variant, a constant, or the difference
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule finds in the figures; the numbers are None for a rule without statistics."""
+    """The outcome of a rule; the numbers are None for a rule without statistics."""
 
     says: str
     outcome: str
@@ -78,7 +78,7 @@ class VerdictRule(ABC):
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """What is compared."""
+        """The sides of the comparison."""
         return (self.of,)
 
     def variants(self) -> set[str]:

@@ -39,12 +39,12 @@ def measure(cell: Cell) -> Measured:
     pairs = tasks.examples(tasks.copy, cell.seed, cell["pairs"], (4, 14), tasks.letters(16), 300)
     change = scale_scores if cell["scaled"] else None
     run = train_pairs(cell, "rnn-small", SETTINGS, pairs.train, pairs.dev, steps=cell["steps"], change=change)
-    return {"way": run.mean_loss(), "loss": run.loss(), "weights": run.parameters}
+    return {"mean_loss": run.mean_loss(), "loss": run.loss(), "weights": run.parameters}
 
 
 def picture(result: Result) -> Picture:
     """Draw the losses on the way and at the end."""
-    return stack(strip(result, "way"), strip(result, "loss"))
+    return stack(strip(result, "mean_loss"), strip(result, "loss"))
 
 
 CLAIM = Claim(
@@ -73,14 +73,14 @@ CLAIM = Claim(
     sizes={"cpu": {"pairs": 20000, "steps": 600, "training.batch_tokens": 512}, "quick": {"steps": 120}},
     measure=measure,
     units={
-        "way": "mean loss over the training, nats a token",
+        "mean_loss": "mean loss over the training, nats a token",
         "loss": "loss on held-out texts at the end, nats a token",
         "weights": "weights",
     },
     parts=(
-        Same("narrow, the scores are alike", "way", "dot, narrow", "additive, narrow", within=0.15),
-        Higher("wide, the dot product is worse", "way", "dot, wide", "additive, wide", by=0.15),
-        Higher("wide, scaling repairs it", "way", "dot, wide", "scaled dot, wide", by=0.15),
+        Same("narrow, the scores are alike", "mean_loss", "dot, narrow", "additive, narrow", within=0.15),
+        Higher("wide, the dot product is worse", "mean_loss", "dot, wide", "additive, wide", by=0.15),
+        Higher("wide, scaling repairs it", "mean_loss", "dot, wide", "scaled dot, wide", by=0.15),
     ),
     controls=(
         Lower("narrow, the task is learned", "loss", "additive, narrow", than=math.log(16), by=1.0),

@@ -7,7 +7,7 @@ gives the same for nothing. So the same network is trained with the paper's sche
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import translation_examples
+from qkv.claims.language import SMALL, translation_examples
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Same
@@ -18,7 +18,7 @@ KEPT = 5
 
 def measure(cell: Cell) -> Measured:
     """Train; return the loss of the last weights and of the mean of the last checkpoints."""
-    pairs = translation_examples(cell.seed, cell["pairs"], topics=4, nouns=20, verbs=8, adjectives=6)
+    pairs = translation_examples(cell.seed, cell["pairs"], **SMALL)
     saved = {"training.save_every": cell["steps"] // 60, "training.keep": KEPT}  # the paper's: over the last 7 % of the time
     run = train_pairs(cell, "transformer-small", {**TRANSFORMER, **saved}, pairs.train, pairs.dev, steps=cell["steps"])
     last = run.loss()

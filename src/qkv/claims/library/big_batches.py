@@ -7,19 +7,19 @@ lose is the learning rate, which big batches allow to be higher: each kind is tr
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import translation_examples
+from qkv.claims.language import SMALL, translation_examples
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Lower
 
 TIMES = 4  # tokens of a big batch, in small ones
-RATES, SMALL = (0.002, 0.004, 0.008), 256
+RATES, FEW_TOKENS = (0.002, 0.004, 0.008), 256
 SMALL_BATCHES = "small batches, many updates"
 
 
 def measure(cell: Cell) -> Measured:
     """Train at each rate; return the losses on held-out sentences, the lowest, and the number of updates."""
-    pairs = translation_examples(cell.seed, cell["pairs"], topics=4, nouns=20, verbs=8, adjectives=6)
+    pairs = translation_examples(cell.seed, cell["pairs"], **SMALL)
     steps, losses = cell["updates"] // cell["fewer"], dict[str, float]()
     for rate in RATES:
         settings = {**TRANSFORMER, "training.learning_rate": rate}
@@ -52,9 +52,9 @@ CLAIM = Claim(
     revised="Big batches had three rates and small ones one, and ended level at the highest. All have three now. Sizes of "
     "effects stayed.",
     variants={
-        SMALL_BATCHES: {"training.batch_tokens": SMALL, "fewer": 1},
-        "big batches, few updates": {"training.batch_tokens": TIMES * SMALL, "fewer": TIMES},
-        "big batches, many updates": {"training.batch_tokens": TIMES * SMALL, "fewer": 1},
+        SMALL_BATCHES: {"training.batch_tokens": FEW_TOKENS, "fewer": 1},
+        "big batches, few updates": {"training.batch_tokens": TIMES * FEW_TOKENS, "fewer": TIMES},
+        "big batches, many updates": {"training.batch_tokens": TIMES * FEW_TOKENS, "fewer": 1},
     },
     sizes={"cpu": {"pairs": 10000, "updates": 800}, "quick": {"pairs": 3000, "updates": 200}},
     measure=measure,

@@ -7,7 +7,7 @@ few examples are simply harder for both, so that the difference of differences i
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language, sentence_text
+from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language, sentence_text
 from qkv.claims.pictures import Picture, curves
 from qkv.claims.probes import TESTED, verb_examples
 from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_labels, train_text
@@ -54,7 +54,7 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1000, "tuning": 400, "tuning_rate": 0.002},
         "quick": {"sentences": 10000, "steps": 400, "tuning": 150},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
+            **GPU_ENCODER, "language": SIMPLE_ON_GPU, "sentences": 100000,
             "steps": 3000, "tuning": 1000, "tuning_rate": 0.001,
         },
     },

@@ -15,7 +15,7 @@ from torch import Tensor
 from qkv.base.rows import Rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import PLURAL, SIMPLE, Language, Sentence, sentence_text, texts
+from qkv.claims.language import LARGE, PLURAL, SIMPLE, Language, Sentence, sentence_text, texts
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.probes import next_word_loss, read_by
 from qkv.claims.training import SENTENCE_ENCODER, Trained, train_text
@@ -51,7 +51,7 @@ def wrong_subject(one: Sentence) -> list[str]:
 
 
 @torch.no_grad()
-def numbers_told(run: Trained, sentences: Sequence[Sentence], wrong: Sequence[list[str]], whole: bool = False) -> float:
+def number_accuracy(run: Trained, sentences: Sequence[Sentence], wrong: Sequence[list[str]], whole: bool = False) -> float:
     """Return how often a hidden word is more probable in its number than in the other; both numbers count alike.
 
     With `whole`, the probabilities of both whole sentences are compared, word after word.
@@ -84,9 +84,9 @@ def measure(cell: Cell) -> Measured:
     sentences = language.sentences(2000, 1000 + cell.seed)
     subjects, verbs = [wrong_subject(one) for one in sentences], [one.wrong_number for one in sentences]
     return {
-        "subjects": numbers_told(run, sentences, subjects),
-        "verbs": numbers_told(run, sentences, verbs),
-        "whole": numbers_told(run, sentences, subjects, whole=cell.variant != "BERT"),  # which has no such score
+        "subjects": number_accuracy(run, sentences, subjects),
+        "verbs": number_accuracy(run, sentences, verbs),
+        "whole": number_accuracy(run, sentences, subjects, whole=cell.variant != "BERT"),  # which has no such score
         "next": next_word_loss(run, [one.text for one in sentences[:300]]),
     }
 
@@ -115,7 +115,7 @@ CLAIM = Claim(
         "cpu": {"language": SIMPLE, "sentences": 20000, "steps": 1300, "shape": {}},
         "quick": {"steps": 600},
         "gpu": {
-            "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000, "steps": 3000,
+            "language": LARGE, "sentences": 100000, "steps": 3000,
             "training.batch_tokens": 8192,
             "shape": {"model.width": 128, "model.feedforward": 512, "model.layers": 3, "training.learning_rate": 0.001},
         },

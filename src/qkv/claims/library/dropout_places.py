@@ -9,7 +9,7 @@ from typing import Any
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import translation_examples
+from qkv.claims.language import SMALL, translation_examples
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Lower
@@ -19,7 +19,7 @@ from qkv.parts.residual import Residual
 
 def measure(cell: Cell) -> Measured:
     """Train on few sentences; return the loss on held-out ones, and how far it is above that in training."""
-    pairs = translation_examples(cell.seed, cell["pairs"], topics=4, nouns=20, verbs=8, adjectives=6)
+    pairs = translation_examples(cell.seed, cell["pairs"], **SMALL)
 
     def change(job: Job) -> None:
         """Set the rate at each place; the recipe has one for both."""

@@ -8,9 +8,9 @@ fine-tuning learns by itself.
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language, sentence_text
+from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import verbs_told
+from qkv.claims.probes import verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, TWO_NETWORKS, train_text
 from qkv.claims.verdict import Higher
 
@@ -25,7 +25,7 @@ def measure(cell: Cell) -> Measured:
     run = train_text(cell, "electra-small", ELECTRA, *text, steps=cell["steps"], finish=True)
     scores = run.scores()
     return {
-        "tuned": verbs_told(cell, run, language),
+        "tuned": verb_accuracy(cell, run, language),
         "generator": scores["dev_generator_loss"],
         "replaced": scores["dev_replaced"],
     }
@@ -65,7 +65,7 @@ CLAIM = Claim(
         "quick": {"sentences": 10000, "steps": 400, "examples": 500, "tunings": 1},
         "gpu": {
             **GPU_ENCODER, "model.embedding_width": 128,
-            "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
+            "language": SIMPLE_ON_GPU, "sentences": 100000,
             "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },

@@ -13,9 +13,9 @@ from torch import Tensor
 from qkv.base.rows import IGNORE_INDEX
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language, sentence_text
+from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import verbs_told
+from qkv.claims.probes import verb_accuracy
 from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, TWO_NETWORKS, train_text
 from qkv.claims.verdict import Higher, Lower
 from qkv.data.inputs import Passages
@@ -56,7 +56,7 @@ def measure(cell: Cell) -> Measured:
     run = train_text(cell, recipe, settings, *text, steps=steps, change=change, finish=True)
     networks = [run.model] if bert else [run.model.generator, run.model.discriminator]
     weights = sum(p.numel() for network in networks for p in network.encoder.layers.parameters())
-    return {"tuned": verbs_told(cell, run, language), "work": steps * weights}
+    return {"tuned": verb_accuracy(cell, run, language), "work": steps * weights}
 
 
 def picture(result: Result) -> Picture:
@@ -88,7 +88,7 @@ CLAIM = Claim(
         },
         "quick": {"sentences": 8000, "steps": 300, "examples": 500, "tunings": 1},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "sentences": 100000,
+            **GPU_ENCODER, "language": SIMPLE_ON_GPU, "sentences": 100000,
             "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },

@@ -23,7 +23,7 @@ SETTINGS = {"transformer-small": TRANSFORMER, "rnn-small": {**RNN, "model.input_
 
 
 @torch.no_grad()
-def looked_and_mattered(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+def attention_and_effect(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Tensor, Tensor]:
     """Return attention, and the loss of log-probability by replacing a letter, of each target letter for each source letter.
 
     What has been written before follows the replaced text: else the network would look for a letter that is gone.
@@ -57,7 +57,7 @@ def measure(cell: Cell) -> Measured:
     pairs = tasks.examples(tasks.reverse, cell.seed, cell["pairs"], (4, LENGTH + 2), letters, 300)
     run = train_pairs(cell, cell["recipe"], SETTINGS[cell["recipe"]], pairs.train, pairs.dev, steps=cell["steps"])
     test = tasks.examples(tasks.reverse, 1000 + cell.seed, 0, (LENGTH, LENGTH), letters, 200, tasks.different_words).test
-    attention, drop = looked_and_mattered(run, test)
+    attention, drop = attention_and_effect(run, test)
     looked, mattered, true = attention.argmax(-1), drop.argmax(-1), torch.arange(LENGTH - 1, -1, -1)
     ranks = [x.argsort(-1).argsort(-1).float() for x in (attention, drop)]
     correlation = torch.stack([x - x.mean(-1, keepdim=True) for x in ranks]).prod(0).sum(-1) / (LENGTH * (LENGTH**2 - 1) / 12)
@@ -76,7 +76,7 @@ def picture(result: Result) -> Picture:
 
 CLAIM = Claim(
     topic="looking",
-    statement="What attention looks at is what matters for the output.",
+    statement="Attention looks at what matters for the output.",
     source="folklore; against it Jain and Wallace 2019, Attention is not Explanation; Wiegreffe and Pinter 2019",
     measured="For each letter that a network writes when it reverses 8 letters: whether the source letter with the largest "
     "attention weight, in the mean over layers and heads, is the one whose replacement lowers the probability of the output "

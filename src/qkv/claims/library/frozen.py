@@ -10,7 +10,7 @@ from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, sentence_text
 from qkv.claims.pictures import Picture, strip
-from qkv.claims.probes import TESTED, agreement, frozen_verbs_told, verb_examples
+from qkv.claims.probes import TESTED, agreement, frozen_verb_accuracy, verb_examples
 from qkv.claims.training import SENTENCE_ENCODER, train_labels, train_text
 from qkv.claims.verdict import Higher
 from qkv.jobs.job import Job
@@ -28,7 +28,7 @@ def measure(cell: Cell) -> Measured:
     test, train = sentences[:TESTED], sentences[TESTED:]
     masked = agreement(run, test)
     if cell["way"] in ("mean", "verb"):
-        return {"right": frozen_verbs_told(run, train, test, at_verb=cell["way"] == "verb"), "masked": masked}
+        return {"right": frozen_verb_accuracy(run, train, test, at_verb=cell["way"] == "verb"), "masked": masked}
     change = freeze if cell["way"] == "first token" else None
     tuned = train_labels(cell, run, verb_examples(train), verb_examples(test), steps=cell["tuning"], change=change)
     return {"right": tuned.scores()["accuracy"], "masked": masked}

@@ -51,7 +51,7 @@ CLAIM = Claim(
     topic="words",
     statement="The sum of GloVe's two matrices is better than either of them.",
     source="Pennington, Socher and Manning 2014, GloVe, section 4.2",
-    measured="Of the ten words nearest to each word, the share that have its topic (chance 10 %), and the share of "
+    measured="The share of the ten words nearest to each word that have its topic (chance 10 %), and the share of "
     "analogies between 21 pairs of persons that are answered, for the vectors of words, those of contexts, and their sum, from "
     "one training on a small text.",
     prediction="A small boost, as the paper says: the sum is at least 1 point better than the vectors of words in both "

@@ -12,7 +12,7 @@ from typing import Any
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import Language, translations
+from qkv.claims.language import SMALL, VAST, Language, translations
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.probes import without_heads
 from qkv.claims.training import GPU_TRANSFORMER, TRANSFORMER, Trained, train_pairs
@@ -79,10 +79,10 @@ CLAIM = Claim(
     "differ. There are more words and fewer updates now, and a control asks for room. Sizes of effects stayed.",
     variants={"1 head": {"model.heads": 1}, **{f"{many} heads": {"model.heads": many} for many in (2, 4, 8)}},
     sizes={
-        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},
+        "cpu": {"language": {**SMALL, "roles": 1}, "sentences": 8000, "steps": 400},
         "quick": {"steps": 250},
         "gpu": {
-            "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
+            "language": {**VAST, "roles": 1},
             "sentences": 100000,
             "steps": 300,
             **GPU_TRANSFORMER,

@@ -55,8 +55,8 @@ def measure(cell: Cell) -> Measured:
     texts = [[pieces(rng, words, cell["length"])] for _ in range(cell["texts"])]
     test = [pieces(rng, words, cell["length"]) for _ in range(100)]
     seen: list[tuple[float, float]] = []
-    inner = cell["narrow"] if cell["model.layers"] == 2 else 2 * (cell["narrow"] + cell["model.width"])  # equal weights
-    settings = {**GPT, "model.positions": "rotary", "model.feedforward": inner, "data.length": cell["length"] + 2,
+    feedforward = cell["narrow"] if cell["model.layers"] == 2 else 2 * (cell["narrow"] + cell["model.width"])  # equal weights
+    settings = {**GPT, "model.positions": "rotary", "model.feedforward": feedforward, "data.length": cell["length"] + 2,
                 "training.validate_every": cell["steps"] // POINTS}  # fmt: skip
 
     def change(job: Job) -> Watch:

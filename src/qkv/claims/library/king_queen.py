@@ -18,7 +18,7 @@ from qkv.vectors.train import METHODS, train_vectors
 PRONOUNS = {"gender shows often": 0.6, "gender shows seldom": 0.1}  # share of a person's sentences that tell the gender
 
 
-def answers(matrix: np.ndarray, queries: np.ndarray, excluded: np.ndarray) -> np.ndarray:
+def nearest_rows(matrix: np.ndarray, queries: np.ndarray, excluded: np.ndarray) -> np.ndarray:
     """Return the row with the highest cosine to each query, never one of its excluded rows. (V, D), (Q, D), (Q, n) -> (Q,)."""
     cosines = queries @ matrix.T
     np.put_along_axis(cosines, excluded, -np.inf, axis=1)
@@ -36,9 +36,9 @@ def measure(cell: Cell) -> Measured:
     asked = np.array([(*one, *other) for one in pairs for other in pairs if one != other])  # man, woman, king, queen
     man, woman, king, queen = asked.T
     query, none = unit[king] - unit[man] + unit[woman], asked[:, :0]
-    included = answers(unit, query, none)
-    nearest = answers(unit, unit[king], asked[:, [0, 1, 2]])
-    excluded = answers(unit, query, asked[:, [0, 1, 2]])
+    included = nearest_rows(unit, query, none)
+    nearest = nearest_rows(unit, unit[king], asked[:, [0, 1, 2]])
+    excluded = nearest_rows(unit, query, asked[:, [0, 1, 2]])
     return {
         "excluded": float((excluded == queen).mean()),
         "included": float((included == queen).mean()),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import translation_examples
+from qkv.claims.language import SMALL, translation_examples
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Always, Higher
@@ -33,7 +33,7 @@ def loss_at(run: Trained, temperature: float) -> float:
 
 def measure(cell: Cell) -> Measured:
     """Train; return the loss on dev and the BLEU of test."""
-    pairs = translation_examples(cell.seed, cell["pairs"], cell["held out"], topics=4, nouns=20, verbs=8, adjectives=6)
+    pairs = translation_examples(cell.seed, cell["pairs"], cell["held out"], **SMALL)
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=cell["steps"])
     sources, references = zip(*pairs.test, strict=True)
     outputs, wanted = ([text.removesuffix(" .") for text in side] for side in (run.translate(sources), references))

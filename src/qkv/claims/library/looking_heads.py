@@ -72,9 +72,9 @@ def measure(cell: Cell) -> Measured:
             return loss() - whole
 
     ranked, louder = (sorted(range(len(looks)), key=values.__getitem__) for values in (looks, loud))  # ascending
-    half, alone = len(looks) // 2, [cost([head]) for head in range(len(looks))]
+    half, single_costs = len(looks) // 2, [cost([head]) for head in range(len(looks))]
     most, least, loudest = cost(ranked[half:]), cost(ranked[:half]), cost(louder[half:])
-    by_looks, by_loudness = rank_correlation(looks, alone), rank_correlation(loud, alone)
+    by_looks, by_loudness = rank_correlation(looks, single_costs), rank_correlation(loud, single_costs)
     return {
         "correlation": by_looks, "loudness": by_loudness, "lead": by_looks - by_loudness,
         "most": most, "least": least, "gap": most - least, "loudest": loudest,

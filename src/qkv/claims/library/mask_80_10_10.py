@@ -1,4 +1,4 @@
-"""Of the tokens to predict, 80 % [MASK], 10 % random and 10 % unchanged is better than all [MASK] (Devlin et al. 2019, C.2).
+"""Tokens to predict that are 80 % [MASK], 10 % random and 10 % unchanged are better than all [MASK] (Devlin et al. 2019, C.2).
 
 The reason given: [MASK] never occurs after pretraining, so that a model that only ever answers at [MASK] need not know anything
 at real words. The paper's own table says how much that matters: hardly at all with fine-tuning, and more for frozen features.
@@ -9,7 +9,7 @@ from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import TESTED, agreement, frozen_verbs_told, verbs_told
+from qkv.claims.probes import TESTED, agreement, frozen_verb_accuracy, verb_accuracy
 from qkv.claims.training import SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher, Same
 
@@ -24,8 +24,8 @@ def measure(cell: Cell) -> Measured:
     sentences = language.sentences(TESTED + cell["examples"], 1000 + cell.seed)
     test, train = sentences[:TESTED], sentences[TESTED:]
     return {
-        "frozen": frozen_verbs_told(run, train, test, at_verb=True),
-        "tuned": verbs_told(cell, run, language),
+        "frozen": frozen_verb_accuracy(run, train, test, at_verb=True),
+        "tuned": verb_accuracy(cell, run, language),
         "masked": agreement(run, test),
     }
 

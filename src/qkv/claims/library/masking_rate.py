@@ -8,9 +8,9 @@ learn nothing where the claim is right; and at 80 % less is learned, since the m
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language, sentence_text
+from qkv.claims.language import LARGE, SIMPLE, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import agreement, verbs_told
+from qkv.claims.probes import agreement, verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher
 
@@ -21,7 +21,7 @@ def measure(cell: Cell) -> Measured:
     text = sentence_text(language, cell["sentences"], cell.seed)
     settings = {**SENTENCE_ENCODER, "objective.rate": cell["rate"]}
     run = train_text(cell, "bert-mini", settings, *text, steps=cell["steps"], finish=True)
-    return {"tuned": verbs_told(cell, run, language), "masked": agreement(run, language.sentences(2000, 2000 + cell.seed))}
+    return {"tuned": verb_accuracy(cell, run, language), "masked": agreement(run, language.sentences(2000, 2000 + cell.seed))}
 
 
 def picture(result: Result) -> Picture:
@@ -58,7 +58,7 @@ CLAIM = Claim(
         },
         "quick": {"steps": 600, "examples": 500, "tunings": 1},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000,
+            **GPU_ENCODER, "language": LARGE, "sentences": 100000,
             "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },

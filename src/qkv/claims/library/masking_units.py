@@ -8,9 +8,9 @@ pretrained; how well masked pieces are predicted shows whether single ones are e
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language, sentence_text
+from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import tokenizer_of, verbs_told
+from qkv.claims.probes import tokenizer_of, verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Always, Higher
 
@@ -27,7 +27,7 @@ def measure(cell: Cell) -> Measured:
     texts = [text for (text,) in dev]
     count = sum(map(len, tokenizer_of(run).encode_batch(texts)))
     return {
-        "tuned": verbs_told(cell, run, language),
+        "tuned": verb_accuracy(cell, run, language),
         "guessed": run.scores()["dev_masked_accuracy"],
         "pieces": count / sum(len(text.split()) for text in texts),
     }
@@ -65,7 +65,7 @@ CLAIM = Claim(
         },
         "quick": {"sentences": 10000, "steps": 400, "training.batch_tokens": 1024, "tunings": 1},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "pieces": 100,
+            **GPU_ENCODER, "language": SIMPLE_ON_GPU, "pieces": 100,
             "sentences": 100000, "steps": 3000, "examples": 500, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },

@@ -52,7 +52,7 @@ CLAIM = Claim(
     topic="words",
     statement="Character n-grams help rare and unseen words.",
     source="Bojanowski et al. 2017, Enriching Word Vectors with Subword Information, sections 5.1 and 5.2",
-    measured="Of the ten words nearest to a word, the share that have its topic (chance 10 %): for words that occur once to "
+    measured="The share of the ten words nearest to a word that have its topic (chance 10 %): for words that occur once to "
     "three times, and for 200 plurals that the text never has. A word without a vector counts as chance.",
     prediction="With n-grams at least 5 points more for rare words, and at least 40 points above chance for unseen ones. "
     "With random spelling unseen words are within 5 points of chance, and rare ones have at least 5 points less than with "

@@ -50,12 +50,12 @@ def measure(cell: Cell) -> Measured:
         model = Gpt(CONFIG, VOCABULARY)
     generator = torch.Generator().manual_seed(cell.seed)
     texts = [torch.randint(1, VOCABULARY, (length,), generator=generator) for length in LENGTHS]
-    alone = gradients(model, [in_rows([text], [[0]], len(text), 0) for text in texts])
+    single = gradients(model, [in_rows([text], [[0]], len(text), 0) for text in texts])
     rows = in_rows(texts, cell["rows"], cell["width"], padding=cell.seed % VOCABULARY)
     if cell["no mask"]:  # what would happen if padding and other texts were read as parts of a text
         rows = rows._replace(text=torch.ones_like(rows.text))
     changed = gradients(model, [rows])
-    return {"change": float((changed - alone).abs().max() / alone.abs().max())}
+    return {"change": float((changed - single).abs().max() / single.abs().max())}
 
 
 def picture(result: Result) -> Picture:

@@ -13,9 +13,9 @@ from torch import Tensor
 from qkv.base.rows import Rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language, Sentence, sentence_text
+from qkv.claims.language import LARGE, SIMPLE, Language, Sentence, sentence_text
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import rows_of, tokenizer_of, verbs_told
+from qkv.claims.probes import rows_of, tokenizer_of, verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, Trained, train_text
 from qkv.claims.verdict import Higher, Lower
 
@@ -48,7 +48,7 @@ def measure(cell: Cell) -> Measured:
     both, verb = losses(run, sentences, False).mean(0), losses(run, sentences, True).mean()
     together, in_turn = float(both.sum()), float(both[0] + verb)
     return {
-        "tuned": verbs_told(cell, run, language),
+        "tuned": verb_accuracy(cell, run, language),
         "pair": together if cell["recipe"] == "bert-mini" else in_turn,  # as it was trained to predict
         "in_turn": in_turn,
         "verb": float(verb),
@@ -88,7 +88,7 @@ CLAIM = Claim(
         },
         "quick": {"sentences": 10000, "steps": 400, "examples": 500, "tunings": 1},
         "gpu": {
-            **GPU_ENCODER, "language": {"topics": 10, "nouns": 40, "verbs": 15, "adjectives": 10}, "sentences": 100000,
+            **GPU_ENCODER, "language": LARGE, "sentences": 100000,
             "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },

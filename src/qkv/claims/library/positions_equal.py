@@ -8,7 +8,7 @@ scheme would look equal. Learned and relative positions have a few weights more,
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import Language, translations
+from qkv.claims.language import SMALL, VAST, Language, translations
 from qkv.claims.pictures import Picture, strip
 from qkv.claims.training import GPU_TRANSFORMER, TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
@@ -43,10 +43,10 @@ CLAIM = Claim(
     "differ. There are more words and fewer updates now, and a control asks for room. Sizes of effects stayed.",
     variants={f"{kind}": {"model.positions": kind} for kind in ("sinusoidal", "learned", "relative", "rotary", "none")},
     sizes={
-        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},
+        "cpu": {"language": {**SMALL, "roles": 1}, "sentences": 8000, "steps": 400},
         "quick": {"steps": 250},
         "gpu": {
-            "language": {"topics": 10, "nouns": 200, "verbs": 60, "adjectives": 40, "roles": 1},
+            "language": {**VAST, "roles": 1},
             "sentences": 100000,
             "steps": 300,
             **GPU_TRANSFORMER,

@@ -7,7 +7,7 @@ each has three, and is judged by the best.
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import translation_examples
+from qkv.claims.language import SMALL, translation_examples
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower
@@ -58,7 +58,7 @@ CLAIM = Claim(
     "with seed 101, in which 0.006 was better still, higher ones took their place.",
     variants={f"{norm}-norm": {"model.norm": norm} for norm in ("pre", "post")},
     sizes={
-        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6}, "pairs": 2500, "steps": 600},
+        "cpu": {"language": SMALL, "pairs": 2500, "steps": 600},
         "quick": {"steps": 200},
     },
     measure=measure,

@@ -39,7 +39,7 @@ CLAIM = Claim(
     topic="words",
     statement="Skip-gram is better for rare words, CBOW is faster.",
     source="folklore, after Mikolov's notes on word2vec (2013); Mikolov et al. 2013, Efficient Estimation, table 3",
-    measured="Of the ten words nearest to a word, the share that have its topic and class (chance about 9 %): for words that "
+    measured="The share of the ten words nearest to a word that have its topic and class (chance about 9 %): for words that "
     "occur 2 to 5 times, and for words that occur 100 times or more. And the words that are read each second, on one core.",
     prediction="For rare words skip-gram is at least 5 points better, also than a CBOW that reads the text four times as "
     "often. CBOW reads at least twice as many words each second.",

@@ -104,8 +104,8 @@ CLAIM = Claim(
     statement="An RNN needs more steps the longer the text, however wide the machine is; a Transformer needs as many for any "
     "length.",
     source="Vaswani et al. 2017, section 4 and table 1",
-    measured="Of encoders of two layers, width 256: the longest chain of operations that wait for each other, and the time, for "
-    "texts of 8 to 1,024 words; and how much faster two cores are than one, for 1,024 words.",
+    measured="The longest chain of operations that wait for each other, and the time, of encoders of two layers of width 256, "
+    "for texts of 8 to 1,024 words; and how much faster two cores are than one, for 1,024 words.",
     prediction="From 8 to 1,024 words the RNN's chain grows at least 100 times, the Transformer's not at all. From 128 to 1,024 "
     "words the RNN takes at least 6 times as long. A second core makes the Transformer at least 1.4 times as fast, the RNN less "
     "than 1.3 times.",

@@ -9,9 +9,9 @@ import numpy as np
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import SIMPLE, Language
+from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language
 from qkv.claims.pictures import Picture, stack, strip
-from qkv.claims.probes import verbs_told
+from qkv.claims.probes import verb_accuracy
 from qkv.claims.training import NO_PRETRAINING, SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher, Lower
 
@@ -32,7 +32,7 @@ def measure(cell: Cell) -> Measured:
     objective = run.job.objective
     _, spans = objective.amounts(np.array([len(line.split()) for (line,) in text]))  # type: ignore[attr-defined]
     return {
-        "tuned": verbs_told(cell, run, language),
+        "tuned": verb_accuracy(cell, run, language),
         "tokens": float(np.mean([len(line.split()) for (line,) in text]) + 2 * spans.mean() + 3),  # and a last sentinel, two eos
         "loss": run.scores()["dev_span_loss"],
     }
@@ -68,7 +68,7 @@ CLAIM = Claim(
         },
         "quick": {"documents": 5000, "steps": 300, "tunings": 1},
         "gpu": {
-            "language": {"topics": 4, "nouns": 12, "verbs": 6, "adjectives": 4, "roles": 0}, "documents": 50000, "steps": 3000,
+            "language": SIMPLE_ON_GPU, "documents": 50000, "steps": 3000,
             "model.width": 128, "model.feedforward": 256, "model.encoder_layers": 3, "model.decoder_layers": 2,
             "model.head_width": 32, "training.batch_tokens": 8192, "training.learning_rate": 0.002,
             "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,

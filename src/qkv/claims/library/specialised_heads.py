@@ -12,7 +12,7 @@ import torch
 from qkv.base.rows import padded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import STOP, Language, Sentence, translations
+from qkv.claims.language import SMALL, STOP, Language, Sentence, translations
 from qkv.claims.pictures import Picture, stack, strip
 from qkv.claims.training import TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher, Lower
@@ -48,7 +48,7 @@ def determiners(sentence: Sentence, back: int) -> tuple[list[int], list[int]]:
 
 def measure(cell: Cell) -> Measured:
     """Train a translator; return the share of attention of the strongest head of each kind."""
-    language = Language(cell.seed, topics=4, nouns=20, verbs=8, adjectives=6, roles=1)
+    language = Language(cell.seed, **SMALL, roles=1)
     pairs = translations(language.sentences(cell["sentences"], cell.seed))
     settings, steps = (TRANSFORMER, cell["steps"]) if cell["trained"] else ({**TRANSFORMER, **UNTRAINED}, 1)
     run = train_pairs(cell, "transformer-small", settings, pairs[200:], pairs[:200], steps=steps)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.experiment import Result
-from qkv.claims.language import Language, translations
+from qkv.claims.language import SMALL, Language, translations
 from qkv.claims.pictures import Picture, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher
@@ -77,7 +77,7 @@ CLAIM = Claim(
         "W_q and W_k, no positions": {"one matrix": False, "model.positions": "none"},
     },
     sizes={
-        "cpu": {"language": {"topics": 4, "nouns": 20, "verbs": 8, "adjectives": 6, "roles": 1}, "sentences": 8000, "steps": 400},
+        "cpu": {"language": {**SMALL, "roles": 1}, "sentences": 8000, "steps": 400},
         "quick": {"steps": 250},
     },
     measure=measure,
