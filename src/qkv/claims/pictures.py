@@ -78,7 +78,8 @@ def strip(
         body += f'<path class="rule" d="M{axis(value):.1f} {top - 4}V{height - 18}"/>'
         body += f'<text class="soft" x="{axis(value):.1f}" y="{height - 4}" text-anchor="middle">{short(value)}</text>'
     for name, value in marks.items():
-        body += f'<path class="mark" d="M{axis(value):.1f} {top - 4}V{height - 18}"/>'
+        beside = "".join(f"M{axis(value):.1f} {top + row * number + 22}v24" for number in range(len(names)))  # not through labels
+        body += f'<path class="mark" d="{beside}"/>'
         anchor = "end" if axis(value) > WIDTH / 2 else "start"
         body += f'<text class="soft" x="{axis(value):.1f}" y="{top - 10}" text-anchor="{anchor}">{html.escape(name)}</text>'
     for number, name in enumerate(names):
