@@ -5,8 +5,7 @@ by piece (unigram, without knowledge of words) or by word. Words are those that 
 here. Updates, and characters in an update, are the same for all. What is compared is the loss for each character: a word that
 was not seen twice in training is one unknown token, and is then spelled by the frequencies of characters, with its length for
 free. The rival explanation is the unknown words alone, so that sentences without any are measured too. `--text` takes Chinese,
-which jieba splits into words. Changed after pilots with seed 1: hardly a word was unknown, so that there are more words and less
-text; and words learn fast and then by heart, so that each is judged at its best point of training.
+which jieba splits into words. Words learn fast, and then by heart: each is judged at its best point of training.
 """
 
 import math
@@ -106,6 +105,7 @@ CLAIM = Claim(
     formula="nats a character = −log p(tokens of a text) / characters of the text",
     changes="Syllables here mean nothing, only endings do; Chinese characters carry meaning, which is one more reason for "
     "them. A segmenter makes mistakes, which hurts words. A deep network on much text finds words by itself.",
+    revised="After pilots with seed 1, in which hardly a word was unknown, there are more words and less text.",
     variants={
         f"{kind}, {word} text": {"kind": kind, "documents": documents}
         for word, documents in (("little", 200), ("much", 2000))

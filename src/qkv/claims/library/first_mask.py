@@ -71,6 +71,9 @@ CLAIM = Claim(
     formula="layer 2 at position t reads the state of position t + 1, which is computed from xₜ₊₁",
     changes="The leak is a property of the wiring, so nothing changes it. Whether training finds it depends on a way to "
     "attend to the next position, which all usual positions give.",
+    revised="The loss was first compared with ln 16 nats, which forgets that the end of a text of fixed length can be known. "
+    "After pilots with seeds 1 and 2, in which the leak was not used yet, a GPT became a Transformer, and 200 updates "
+    "1,000.",
     variants={"mask in every layer": {"first only": False}, "mask in the first layer only": {"first only": True}},
     sizes={"cpu": {"texts": 4000, "steps": 1000, "training.batch_tokens": 512}, "quick": {"steps": 600}},
     measure=measure,

@@ -2,8 +2,7 @@
 
 The norms of a pre-norm Transformer are layer norms, or batch norms over all real tokens of a batch. Batches hold texts of similar
 length, as is usual, so that batches differ where lengths vary. The rival explanation, "batch norm does not suit Transformers at
-all", is answered by texts of one length. Padding, which would spoil the statistics of a batch, is left out. The loss with each
-batch's own statistics, added after a first run and in no rule, tells whether training fails or the exam with running means.
+all", is answered by texts of one length. Padding, which would spoil the statistics of a batch, is left out.
 """
 
 import math
@@ -113,6 +112,7 @@ CLAIM = Claim(
     "from day to day; and in the exam it is yet another one.",
     formula="layer: (x − mean over its numbers) / spread;   batch: (x − mean over the batch's words) / spread",
     changes="Batches of mixed lengths, larger batches, and a longer memory of the running means make batches more alike.",
+    revised="After batch norm had ended worse than guessing, its loss with each batch's own statistics is shown too.",
     variants={
         f"{name}, {word}": {"batch norm": batch, "varying": varying}
         for word, varying in (("one length", False), ("varying lengths", True))
@@ -124,7 +124,7 @@ CLAIM = Claim(
                 "training.batch_tokens": 8192, "training.learning_rate": 0.001},
     },
     measure=measure,
-    units={"loss": "loss on held-out texts, nats a token", "own": "loss with the statistics of each batch of the exam",
+    units={"loss": "loss on held-out texts, nats a token", "own": "loss with the statistics of each batch of the test",
            "dependence": "change of a text's states with others in its batch"},
     parts=(
         Higher("with varying lengths batch norm is worse", "loss", *VARYING, by=0.1),

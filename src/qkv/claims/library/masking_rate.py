@@ -45,6 +45,9 @@ CLAIM = Claim(
     formula="loss = mean over masked t of −log p(xₜ | unmasked x);   rate r: r n lessons, (1 − r) n hints",
     changes="The paper finds the advantage in large models and with long training; small ones are better at 15 to 20 %. "
     "Short sentences leave few hints at 40 %.",
+    revised="After pilots with seed 1 the rate of fine-tuning was doubled. Controls ask the rate of 40 %, since that of 15 % "
+    "may learn nothing where the claim is right, and that 80 % is too much became one of them, after figures. After a "
+    "run with one fine-tuning a cell there are five. Sizes of effects stayed.",
     variants={
         "15 %": {"rate": 0.15},
         "40 %": {"rate": 0.4},

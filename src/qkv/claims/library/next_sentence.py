@@ -89,6 +89,9 @@ CLAIM = Claim(
     changes="Counts of all words give away the order of sentences by the determiners, so that BERT's accuracy there does not "
     "show that it reads. Longer training may find in next-sentence pairs what else there is: in this language sentences often "
     "begin with what the last one ended with. Documents of many topics weaken the cue.",
+    revised="The rival of the first run was told the topic of each word. It is trained now, on BERT's pairs, and knows which "
+    "words belong to a topic but not to which; 4,000 documents instead of 400 are held out. That BERT beats a bag of "
+    "all words became a further prediction after a review. Sizes of effects stayed.",
     variants={"next sentence": {"task": "next"}, "sentence order": {"task": "order"}},
     sizes={
         "cpu": {

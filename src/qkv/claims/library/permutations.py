@@ -75,6 +75,8 @@ CLAIM = Claim(
     "verb. XLNet guesses one, and then the other so that it fits.",
     formula="BERT: log p(s | rest) + log p(v | rest);   XLNet: log p(s | rest) + log p(v | s, rest)",
     changes="The paper's XLNet also has a memory of the text before, and longer training on more text; neither is tried here.",
+    revised="After figures in which controls could not fail, they ask for 2 points more than networks without pretraining. "
+    "After a run with one fine-tuning a cell there are five. Sizes of effects stayed.",
     variants={
         "BERT": {"recipe": "bert-mini"},
         "XLNet": {"recipe": "xlnet-mini"},

@@ -73,6 +73,7 @@ CLAIM = Claim(
     formula="counting: x + t·1;   normalised: x + t/T·1;   sinusoidal: x + (sin ωᵢt, cos ωᵢt), ωᵢ = 10000^(−2i/d)",
     changes="Deeper networks can compute sharp functions of a count; longer texts make it harder. Scaled well, a count in its "
     "own direction may learn late what sinusoids give at once.",
+    revised="After counting positions had worked, a network without positions was added, to rule out that the task needs none.",
     variants={
         "sinusoidal": {"model.positions": "sinusoidal", "own direction": ""},
         "counting": {"model.positions": "counting", "own direction": ""},

@@ -46,6 +46,7 @@ CLAIM = Claim(
     formula="post: x ← Norm(x + F(x));   pre: x ← x + F(Norm(x))",
     changes="A smaller learning rate lets post-norm train without warm-up; more layers make it harder. Clipping of "
     "gradients, which is off here, hides part of the effect.",
+    revised="Its controls were added when most of its first cells were known.",
     variants={
         f"{norm}-norm, {word}": {"model.norm": norm, "training.warmup": warmup}
         for norm in ("pre", "post")

@@ -74,6 +74,8 @@ CLAIM = Claim(
     formula="weights of layers: L · 12 d² → 12 d²;   of embeddings: V · d → V · e + e · d;   time: L layers, either way",
     changes="Where weights do not fit into a cache, or must be sent over a network, fewer of them save time too. With larger "
     "vocabularies factorising saves more.",
+    revised="Narrow embeddings were 0.46 nats behind after 600 updates and 0.11 after 2,000 (a pilot with seed 1), so that it "
+    "trains for 1,500; passes are timed 15 times instead of 5. Sizes of effects stayed.",
     variants={
         "nothing shared": {},
         "shared layers": {"sharing": "all"},
