@@ -178,7 +178,6 @@ def test_pairs_of_texts() -> None:
     [
         ("classification", "pair", ("a", "b", "c"), "example 2 is a tuple of 3"),
         ("classification", "pair", ["a", 5], "example 2 has int for text 2"),
-        ("classification", None, ["a", "b"], "example 2 has 2 texts"),
         ("regression", None, " ", "example 2 has an empty text 1"),
         ("regression", None, (None, "a"), "example 2 has None for text 1"),
         ("tagging", None, ["the", 5], "example 2 has int for word 2"),

@@ -182,7 +182,7 @@ class PredictVerb:
     def lines(self, values: Sequence[Any], outputs: Sequence[Any]) -> Iterable[str]:
         if self.task.input_format == "question":
             return (" ".join(self.task.to_json(answer)["text"].split()) for answer in outputs)
-        return self.task.lines([self.task.parse_example(value, len(self.columns)) for value in values], outputs)
+        return self.task.lines([self.task.parse_example(value) for value in values], outputs)
 
     def fields(self, value: Any, output: Any) -> dict[str, Any]:
         return {"prediction": self.task.to_json(output)}

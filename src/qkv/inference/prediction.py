@@ -18,7 +18,7 @@ def parse_examples(objective: FinetuningObjective, texts: int, given: Iterable[A
     examples = []
     for number, one in enumerate(given, 1):
         try:
-            example = objective.parse_example(one, texts)
+            example = objective.parse_example(one)
             for name, text in zip(objective.text_names, example.texts, strict=False):
                 if not text.strip():
                     raise ValueError(f"has an empty {name}")
@@ -37,7 +37,7 @@ def require_labelled(objective: FinetuningObjective, texts: int, given: Any) -> 
         raise ConfigError("evaluate takes a list of labelled examples, and this one is empty; give at least one")
     for number, one in enumerate(examples, 1):
         try:
-            reason = "" if objective.parse_example(one, texts) is one else f"is {type(one).__name__}"
+            reason = "" if objective.parse_example(one) is one else f"is {type(one).__name__}"
         except ValueError as error:
             reason = str(error)
         if reason:

@@ -125,7 +125,7 @@ class QuestionAnswering(FinetuningObjective):
     def example_format(self, texts: int) -> str:
         return "a question and its context"
 
-    def parse_example(self, given: Any, texts: int) -> Question:
+    def parse_example(self, given: Any) -> Question:
         if isinstance(given, Question):
             return given
         if type(given) not in (list, tuple):

@@ -71,7 +71,7 @@ class FinetuningObjective(Objective, ABC):
         """Say in words what a user's example is, for errors; `texts` is the number of texts of an example in training."""
 
     @abstractmethod
-    def parse_example(self, given: Any, texts: int) -> Any:
+    def parse_example(self, given: Any) -> Any:
         """Return a user's example in the form in which `read_examples` returns examples.
 
         Raise ValueError if it has another format; the message says what the example is or has, such as "is int".
@@ -141,19 +141,17 @@ class TextObjective(FinetuningObjective):
     def example_format(self, texts: int) -> str:
         return "a text" if texts == 1 else "a pair of texts"
 
-    def parse_example(self, given: Any, texts: int) -> TextExample:
+    def parse_example(self, given: Any) -> TextExample:
         if isinstance(given, TextExample):
             return given
         if type(given) not in (str, list, tuple):
             raise ValueError(f"is {type(given).__name__}")
-        both = (given, None) if isinstance(given, str) else given
-        if len(both) != 2:
-            raise ValueError(f"is a {type(given).__name__} of {len(both)}")
-        first, second = (None if text is None else require_str(text, f"text {n}") for n, text in enumerate(both, 1))
+        texts = (given, None) if isinstance(given, str) else given
+        if len(texts) != 2:
+            raise ValueError(f"is a {type(given).__name__} of {len(texts)}")
+        first, second = (None if text is None else require_str(text, f"text {n}") for n, text in enumerate(texts, 1))
         if first is None:
             raise ValueError("has None for text 1")
-        if texts == 1 and second is not None:
-            raise ValueError("has 2 texts")
         return TextExample(first, second, None, "", 0)
 
     def suspected_headers(self, train: Sequence[TextExample]) -> list[TextExample]:

@@ -56,7 +56,7 @@ class Tagging(FinetuningObjective):
     def example_format(self, texts: int) -> str:
         return "a list of words, or a text with spaces between them"
 
-    def parse_example(self, given: Any, texts: int) -> TaggedExample:
+    def parse_example(self, given: Any) -> TaggedExample:
         if isinstance(given, TaggedExample):
             return given
         if type(given) not in (str, list, tuple):

@@ -182,7 +182,7 @@ class EncoderHandler(AttentionHandler):
         items = []
         for index, given in enumerate(examples):
             try:
-                example = task.parse_example(given, texts)
+                example = task.parse_example(given)
             except ValueError as error:
                 raise invalid(f"text {index} must be {task.example_format(texts)}, and it {error}", "texts") from None
             characters = sum(map(len, example.texts))
