@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from qkv.base.errors import ConfigError, DataError
-from qkv.claims.claim import find_claim
-from qkv.claims.documents import BEGIN, END, FIGURES, replace_results
+from qkv.claims.claim import claim_names, find_claim
+from qkv.claims.documents import BEGIN, END, FIGURES, PUBLISHED, replace_results, table_rows
 from qkv.claims.experiment import Result
 from qkv.claims.page import write_gallery, write_record
 from qkv.claims.record import best_record, read_records, shown_verdict
@@ -130,6 +130,22 @@ def test_documented_verdicts_are_what_the_rules_say_of_the_figures(path: Path) -
     )
     for finding in (*verdict.parts, *verdict.controls):
         assert f"{finding.says}: **{finding.outcome}**" in section[1]
+
+
+def test_the_package_has_the_verdicts_of_the_page() -> None:
+    rows = {row.name: row for row in table_rows(DOCS / "claims.md") if row.size == "cpu"}
+    published = json.loads(PUBLISHED.read_text())
+    assert published == {name: f"{row.verdict}, {row.date}, {row.cost}" for name, row in rows.items()}, (
+        "qkv claims table --publish"
+    )
+    assert sorted(published) == claim_names()
+
+
+def test_the_list_shows_what_was_published(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["claims", "--out", str(tmp_path)], env={"COLUMNS": "200"}).output
+    assert f"0 of {len(claim_names())} were run here" in shown and shown.count(", published") == len(claim_names())
+    read = CliRunner().invoke(app, ["claims", "show", "order"]).output
+    assert find_claim("order").claim.prediction in read and "controls: with positions the task is learned" in read
 
 
 def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:
