@@ -13,7 +13,7 @@ from qkv.training.config import TrainingConfig
 from qkv.training.log import read_metrics
 from qkv.training.loop import Validation
 from qkv.training.optimiser import learning_rate
-from qkv.training.plan import longest_interval, warn_of_few_updates
+from qkv.training.plan import longest_interval, steps_within, warn_of_few_updates
 from toy_training import FakeClock, ToyTrainer, largest_difference, steps_of, toy_trainer, weights_of
 
 SELDOM = {"log_every": 100, "save_every": 100, "validate_every": 100}
@@ -94,6 +94,11 @@ def test_a_second_stage_has_its_share_of_the_updates_and_its_time(
         for row in [row for row in read_metrics(tmp_path) if "learning_rate" in row][1:]:
             wanted = learning_rate(row["step"], state.steps, trainer.width, trainer.config)
             assert row["learning_rate"] == pytest.approx(wanted, rel=0.03), "the plan was right from the start"
+
+
+def test_time_that_is_over_leaves_no_updates_in_the_last_stage() -> None:
+    stages = ((0.35, 1.0), (0.65 - 1e-12, 1.9))  # shares that rounding keeps below 1
+    assert [steps_within(0.0, step, 0.1, stages, 1) - step for step in range(1, 400)] == [0] * 399
 
 
 # The plan and what follows from it

@@ -39,6 +39,7 @@ class Planner:
         A stage that has begun goes on, also if a plan with more updates would have it begin later.
         """
         borders = list(itertools.accumulate((share for share, _ in self.stages), initial=0.0))
+        state = replace(state, stage=min(state.stage, len(self.stages) - 1))  # a changed recipe may have fewer
         done = max(state.step / state.planned_steps(self.config), borders[state.stage])
         stage = max(number for number, border in enumerate(borders[:-1]) if border <= done)
         if stage > state.stage:
@@ -59,7 +60,11 @@ class Planner:
         early = timed == EARLY and state.steps < state.step + SHORT  # planned again, it may end before the fortieth
         if (early or timed == 2 * TIMED) and not self.printed:
             self.printed = True
-            left = seconds_per_update * (state.steps - state.step) * mean_cost(state.step / state.steps, self.stages, state.stage)
+            left = (
+                seconds_per_update
+                * (state.steps - state.step)
+                * mean_cost(state.step / max(1, state.steps), self.stages, state.stage)
+            )
             self.progress.say(f"{state.steps:,} steps on this machine: about {duration(left)} to go")
             if self.config.minutes is not None:
                 self.say_changes(state)
@@ -110,7 +115,7 @@ def steps_within(left: float, step: int, seconds_per_update: float, stages: Stag
     later = sum(share * cost for share, cost in stages[stage + 1 :]) / stages[stage][1]
     updates = max(0.0, left) / seconds_per_update
     steps = (step + updates) / (end + later)
-    if steps * end < step:  # the next stage is due
+    if later and steps * end < step:  # the next stage is due
         steps = step + updates * (1 - end) / later
     return max(step, int(steps))
 
