@@ -34,14 +34,11 @@ def measure(cell: Cell) -> Measured:
     time.sleep(cell["seconds"])
     return {{"x": cell["effect"] + cell.seed + 0.01 * rng_at(cell.seed, cell.variant).random()}}
 
-def picture(result):
-    return strip(result, "x")
-
 CLAIM = Claim(
     topic="words", statement="A is higher <than> B.", source="folklore", measured="x", prediction="by 1", explanation="so",
     formula="a > b", changes="nothing", variants={{"a": {{"effect": {effect}}}, "b": {{"effect": 0.0}}}},
     sizes={{"cpu": {{"seconds": 0.0}}, "quick": {{"seconds": {seconds}}}}}, measure=measure, units={{"x": "x"}},
-    parts=(Higher("a is higher", "x", "a", "b", by=1.0),), picture=picture, seeds=3,
+    parts=(Higher("a is higher", "x", "a", "b", by=1.0),), picture=[strip("x")], seeds=3,
 )
 '''
 
@@ -170,15 +167,13 @@ def test_a_figure_that_is_no_number_is_refused(toy: Any, tmp_path: Path) -> None
 def test_a_file_that_is_no_python_is_named_with_the_line(toy: Any, tmp_path: Path) -> None:
     path = toy()
     path.write_text(path.read_text().replace("topic=", "topic: "))
-    with pytest.raises(ConfigError, match=r"toy\.py, line 20"):
+    with pytest.raises(ConfigError, match=r"toy\.py, line 17"):
         run(path, tmp_path / "out")
 
 
 def test_words_rules_and_pictures_do_not_count_as_code() -> None:
     text = TOY.format(log="log", effect=1, seconds=0)
-    same = (
-        text.replace('"by 1"', '"by 2"').replace('strip(result, "x")', 'strip(result, "x", log=True)').replace("A toy.", "Toy.")
-    )
+    same = text.replace('"by 1"', '"by 2"').replace('strip("x")', 'strip("x", log=True)').replace("A toy.", "Toy.")
     assert code_digest(same) == code_digest(text) != code_digest(text.replace("0.01", "0.02"))
     assert code_digest(text.replace('"seconds": 0.0', '"seconds": 1.0')) == code_digest(text), "settings are in the key of a cell"
     assert code_digest(text.replace("import rng_at", "import seed_at as rng_at")) != code_digest(text)
@@ -194,7 +189,7 @@ def test_other_versions_of_python_find_the_same_cells() -> None:
     ("old", "new", "message"),
     [
         ("import time", "import tyme", r"toy\.py, line 3: ModuleNotFoundError: No module named 'tyme'"),
-        ("CLAIM = Claim(", "CLAIM = Clame(", r"toy\.py, line 19: NameError"),
+        ("CLAIM = Claim(", "CLAIM = Clame(", r"toy\.py, line 16: NameError"),
         ('topic="words"', 'topic="birds"', r"toy\.py: topic 'birds' is not known"),
     ],
 )

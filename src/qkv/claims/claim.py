@@ -70,7 +70,7 @@ class Claim:
     parts: Sequence[VerdictRule]
     further: Sequence[VerdictRule] = ()  # predictions beside the claim (reasons, limits, uses): shown, and not counted
     controls: Sequence[VerdictRule] = ()
-    picture: Callable[[Any], Any]  # from an experiment's Result to a Picture, see pictures.py
+    picture: Sequence[Callable[[Any], Any]]  # panels under each other: strip(...), curves(...) of pictures.py
     units: Mapping[str, str]  # figure -> what it is, for tables and axes
     revised: str = ""  # what was changed after figures had been seen, and which figures
     seeds: int = 5  # 3 where one cell takes above 5 minutes
@@ -163,11 +163,10 @@ def _execute(file: Path, text: str) -> dict[str, Any]:
 def code_digest(text: str) -> str:
     """Return a digest of the code in a claim's file that its figures depend on.
 
-    Docstrings, comments, a function called `picture`, and the arguments of Claim beside `measure` do not count: words and
-    pictures can be improved, and rules judged anew, without computing the figures again. Settings are in the key of each cell.
+    Docstrings, comments, and the arguments of Claim beside `measure` do not count: words and pictures can be improved, and
+    rules judged anew, without computing the figures again. Settings are in the key of each cell.
     """
     tree = ast.parse(text)
-    tree.body = [node for node in tree.body if not (isinstance(node, ast.FunctionDef) and node.name == "picture")]
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]

@@ -12,7 +12,7 @@ from qkv.base.files import atomic_file
 from qkv.claims.claim import TOPICS
 from qkv.claims.documents import in_order
 from qkv.claims.experiment import Result
-from qkv.claims.pictures import render
+from qkv.claims.pictures import render, stack
 from qkv.claims.record import (
     PAGE,
     PICTURE,
@@ -60,7 +60,7 @@ def render_page(records: Sequence[Shown], others: Mapping[str, Sequence[Shown]] 
 def write_record(result: Result, folder: Path, options: Sequence[str] = ()) -> Record:
     """Write claim.json, table.md, picture.svg and page.html into a folder; claim.json comes last."""
     record = make_record(result, options)
-    picture = render(result.named.claim.picture(result))
+    picture = render(stack(*(panel(result) for panel in result.named.claim.picture)))
     files = {
         TABLE: figures_table(record),
         PICTURE: picture,

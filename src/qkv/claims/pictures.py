@@ -1,13 +1,13 @@
 """Pictures of a claim's figures as SVG that follows light and dark mode: dots of seeds with their mean, and curves.
 
-A picture is 460 units wide, readable on a phone. `strip` shows one number for each variant, `curves` a curve for each, `stack`
-puts pictures under each other.
+A picture is 460 units wide, readable on a phone. `strip` and `curves` make the panels of a claim, which draw themselves once
+there is a result: one number for each variant, or a curve for each. `stack` puts pictures under each other.
 """
 
 import html
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from qkv.claims.experiment import Result
@@ -39,6 +39,9 @@ class Picture(NamedTuple):
     label: str  # what it shows, for those who cannot see it
 
 
+Panel = Callable[[Result], Picture]
+
+
 def render(picture: Picture) -> str:
     """Return a whole SVG file."""
     return (
@@ -57,20 +60,33 @@ def stack(*pictures: Picture) -> Picture:
 
 
 def strip(
-    result: Result,
-    figure: str,
+    *figures: str,
     variants: Sequence[str] | None = None,
     marks: Mapping[str, float] | None = None,
     log: bool = False,
     span: Sequence[float] = (),
-) -> Picture:
-    """Draw one number for each variant: a dot for each seed, the mean, and its 95 % interval.
+) -> Panel:
+    """Return a panel of one number for each variant: a dot for each seed, the mean, and its 95 % interval.
 
-    `marks` are named values, `span` values that the axis must reach, such as (0, 1) for shares.
+    Several figures are drawn under each other on one scale. `marks` are named values, `span` values that the scale must reach,
+    such as (0, 1) for shares.
     """
-    names, marks = list(variants or result.figures), marks or {}
+
+    def draw(result: Result) -> Picture:
+        names = list(variants or result.figures)
+        reached = [
+            *span,
+            *(marks or {}).values(),
+            *(value for one in figures for name in names for value in result.values(name, one)),
+        ]
+        axis = _Axis(reached, LEFT - 30, WIDTH - RIGHT, log)
+        return stack(*(_strip(result, figure, names, axis, marks or {}) for figure in figures))
+
+    return draw
+
+
+def _strip(result: Result, figure: str, names: Sequence[str], axis: "_Axis", marks: Mapping[str, float]) -> Picture:
     values = {name: [float(value) for value in result.values(name, figure)] for name in names}
-    axis = _Axis([*span, *marks.values(), *(value for some in values.values() for value in some)], LEFT - 30, WIDTH - RIGHT, log)
     row, top = 48, 52 if marks else 32
     height = top + row * len(names) + 22
     body = ""
@@ -85,8 +101,8 @@ def strip(
     for number, name in enumerate(names):
         some, colour, y = values[name], number % COLOURS + 1, top + row * number + 34
         body += f'<text x="{LEFT - 30}" y="{y - 14}">{html.escape(name)}</text>'
-        found = interval_of_mean([math.log(value) for value in some] if log else some)
-        mean, *ends = [math.exp(value) if log else value for value in (found.mean, found.low, found.high)]
+        found = interval_of_mean([math.log(value) for value in some] if axis.log else some)
+        mean, *ends = [math.exp(value) if axis.log else value for value in (found.mean, found.low, found.high)]
         if len(some) > 2:
             low, high = (min(max(axis(end), LEFT - 34), WIDTH - RIGHT + 4) for end in ends)
             body += f'<path class="s{colour}" stroke-width="2.5" d="M{low:.1f} {y}H{high:.1f}"/>'
@@ -101,16 +117,21 @@ def strip(
 
 
 def curves(
-    result: Result,
     figure: str,
     x: Sequence[float],
     x_label: str,
     variants: Sequence[str] | None = None,
     log: bool = False,
     span: Sequence[float] = (),
+) -> Panel:
+    """Return a panel of a curve for each variant: the mean over seeds, in a band from the lowest to the highest seed."""
+    return lambda result: _curves(result, figure, x, x_label, list(variants or result.figures), log, span)
+
+
+def _curves(
+    result: Result, figure: str, x: Sequence[float], x_label: str, names: Sequence[str], log: bool, span: Sequence[float]
 ) -> Picture:
-    """Draw a curve for each variant: the mean over seeds, in a band from the lowest to the highest seed."""
-    names, top, bottom = list(variants or result.figures), 34, 236
+    top, bottom = 34, 236
     columns = 1 if max(map(len, names)) > HALF else 2
     legend_rows = math.ceil(len(names) / columns)
     height = bottom + 44 + 20 * legend_rows

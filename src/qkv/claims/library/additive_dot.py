@@ -13,8 +13,7 @@ from torch import Tensor
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import RNN, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 from qkv.jobs.job import Job
@@ -40,11 +39,6 @@ def measure(cell: Cell) -> Measured:
     change = scale_scores if cell["scaled"] else None
     run = train_pairs(cell, "rnn-small", SETTINGS, pairs.train, pairs.dev, steps=cell["steps"], change=change)
     return {"mean_loss": run.mean_loss(), "loss": run.loss(), "weights": run.parameters}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses on the way and at the end."""
-    return stack(strip(result, "mean_loss"), strip(result, "loss"))
 
 
 CLAIM = Claim(
@@ -86,5 +80,5 @@ CLAIM = Claim(
         Lower("narrow, the task is learned", "loss", "additive, narrow", than=math.log(16), by=1.0),
         Lower("wide, the task is learned", "loss", "additive, wide", than=math.log(16), by=1.0),
     ),
-    picture=picture,
+    picture=(strip("mean_loss"), strip("loss")),
 )

@@ -9,9 +9,8 @@ import numpy as np
 
 from qkv.base.seeds import rng_at
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, Sentence
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import train_words
 from qkv.claims.verdict import Higher, Same
 from qkv.vectors.word_vectors import WordVectors
@@ -75,11 +74,6 @@ def measure(cell: Cell) -> Measured:
     return {**figures, "gap": figures["synonyms"] - figures["opposites"], "lift": figures["opposites"] - figures["others"]}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the cosines of opposites beside those of synonyms and of other words."""
-    return stack(*(strip(result, figure, span=(0, 1)) for figure in ("synonyms", "opposites", "others")))
-
-
 CLAIM = Claim(
     topic="words",
     statement="Words close in co-occurrence are close in vectors, antonyms too.",
@@ -116,5 +110,5 @@ CLAIM = Claim(
         Higher("vectors follow co-occurrence", "company", "opposites share their company", than=0.0, by=0.3),
     ),
     controls=(Higher("the measure sees company of their own", "gap", "opposites have company of their own", than=0.0, by=0.1),),
-    picture=picture,
+    picture=(strip("synonyms", "opposites", "others", span=(0, 1)),),
 )

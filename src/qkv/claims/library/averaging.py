@@ -6,9 +6,8 @@ gives the same for nothing. So the same network is trained with the paper's sche
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, translation_examples
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Same
 from qkv.training import checkpoints
@@ -26,11 +25,6 @@ def measure(cell: Cell) -> Measured:
     checkpoints.set_weights(run.model, checkpoints.average(files), "mean")
     mean = run.loss()
     return {"last": last, "mean": mean, "gain": last - mean, "files": len(files)}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the gain, and the losses under it."""
-    return stack(strip(result, "gain", marks={"no gain": 0.0}), strip(result, "last"), strip(result, "mean"))
 
 
 CLAIM = Claim(
@@ -78,5 +72,5 @@ CLAIM = Claim(
         Always("the task is learned", "last", "rate stays high", at_most=2.5),
         Higher("there is room to gain", "last", "rate falls to 0", than=0.06, by=0.02),
     ),
-    picture=picture,
+    picture=(strip("gain", marks={"no gain": 0.0}), strip("last"), strip("mean")),
 )  # fmt: skip

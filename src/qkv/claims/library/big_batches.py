@@ -6,9 +6,8 @@ lose is the learning rate, which big batches allow to be higher: each kind is tr
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, translation_examples
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Lower
 
@@ -26,13 +25,6 @@ def measure(cell: Cell) -> Measured:
         losses[f"at {rate}"] = train_pairs(cell, "transformer-small", settings, pairs.train, pairs.dev, steps=steps).loss()
     *lower, highest = losses.values()
     return {"loss": min(losses.values()), **losses, "edge": highest - min(lower), "updates": steps}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses at the best rate, and at each over one scale."""
-    each = [f"at {rate}" for rate in RATES]
-    values = [value for variant in result.figures for name in each for value in result.values(variant, name)]
-    return stack(strip(result, "loss"), *(strip(result, name, span=(0, max(values))) for name in each))
 
 
 CLAIM = Claim(
@@ -73,5 +65,5 @@ CLAIM = Claim(
         Always("the task is learned", "loss", SMALL_BATCHES, at_most=2.5),
         Higher("a higher rate is no better for few updates", "edge", "big batches, few updates", than=0.0, by=0.001),
     ),
-    picture=picture,
+    picture=(strip("loss"), strip(*(f"at {rate}" for rate in RATES), span=(0,))),
 )  # fmt: skip

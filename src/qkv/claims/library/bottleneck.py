@@ -7,8 +7,7 @@ third variant has one vector again, in a network with more weights than the one 
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves
+from qkv.claims.pictures import curves
 from qkv.claims.training import RNN, train_pairs
 from qkv.claims.verdict import Higher, Same
 
@@ -24,11 +23,6 @@ def measure(cell: Cell) -> Measured:
     tests = [tasks.examples(tasks.copy, 1000 + cell.seed, 0, (length, length), words, 100).test for length in LENGTHS]
     right = [run.word_accuracy(test) for test in tests]
     return {"right": right, "short": right[0], "long": right[-1], "drop": right[0] - right[-1], "weights": run.parameters}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the share of right words over the length."""
-    return curves(result, "right", LENGTHS, "words in the text", span=(0, 1))
 
 
 CLAIM = Claim(
@@ -49,10 +43,7 @@ CLAIM = Claim(
         "one vector": {"model.attention": "none"},
         "one vector, more weights": {"model.attention": "none", "model.width": 144},
     },
-    sizes={
-        "cpu": {"pairs": 20000, "steps": 1500},
-        "quick": {"steps": 500},
-    },
+    sizes={"cpu": {"pairs": 20000, "steps": 1500}, "quick": {"steps": 500}},
     measure=measure,
     units={
         "right": "words at their right place",
@@ -70,5 +61,5 @@ CLAIM = Claim(
         Higher("attention learns short texts", "short", "attention", than=0.0, by=0.8),
         Higher("one vector learns short texts", "short", "one vector", than=0.0, by=0.8),
     ),
-    picture=picture,
+    picture=(curves("right", LENGTHS, "words in the text", span=(0, 1)),),
 )

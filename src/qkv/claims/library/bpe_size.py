@@ -8,9 +8,8 @@ sentences: there whole words should lose less. Updates and sentences in an updat
 from collections import Counter
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, translations
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher
 from qkv.text.tokenizer import TokenizerConfig, train_tokenizer
@@ -42,11 +41,6 @@ def measure(cell: Cell) -> Measured:
         "right": right / total, "rare": sum(rare) / len(rare), "tokens": sum(lengths) / len(lengths),
         "vocabulary": float(len(tokenizer)),
     }  # fmt: skip
-
-
-def picture(result: Result) -> Picture:
-    """Draw the share of right words, and the lengths."""
-    return stack(strip(result, "right"), strip(result, "tokens", span=(0,)))
 
 
 CLAIM = Claim(
@@ -96,5 +90,5 @@ CLAIM = Claim(
         Higher("the language is learned", "right", "200 pieces, more data", than=0.0, by=0.5),
         Higher("little data has words that are met seldom", "rare", "whole words", than=0.0, by=0.05),
     ),
-    picture=picture,
+    picture=(strip("right"), strip("tokens", span=(0,))),
 )  # fmt: skip

@@ -14,9 +14,8 @@ from collections import Counter
 from typing import Any
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import training_text
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import line_loss
 from qkv.claims.training import GPT, Watch, train_text
 from qkv.claims.verdict import Always, Higher, Lower
@@ -87,11 +86,6 @@ def measure(cell: Cell) -> Measured:
     }  # fmt: skip
 
 
-def picture(result: Result) -> Picture:
-    """Draw the losses, of all sentences and of those without unknown words."""
-    return stack(strip(result, "nats"), strip(result, "known"))
-
-
 CLAIM = Claim(
     topic="words",
     statement="Chinese is better read by character than by word, above all with little text.",
@@ -134,5 +128,5 @@ CLAIM = Claim(
         Always("little text has unknown words", "unknown", "words, little text", at_least=0.01),
         *(Higher(f"{kind} are learned", "gain", f"{kind}, much text", than=0.0, by=0.5) for kind in ("characters", "words")),
     ),
-    picture=picture,
+    picture=(strip("nats"), strip("known")),
 )  # fmt: skip

@@ -8,9 +8,8 @@ BERT with its initial weights. The mean of GloVe over the sentence shows how muc
 import numpy as np
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, Sentence, texts
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import train_words, word_states
 from qkv.claims.training import ENCODER, larger_weights, train_text
 from qkv.claims.verdict import Always, Higher, Same
@@ -77,11 +76,6 @@ def measure(cell: Cell) -> Measured:
     return {"senses": probed(vectors, words, np.array([topic for *_, topic in at])), "change": change}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the accuracy for senses, and how much vectors change."""
-    return stack(strip(result, "senses", marks={"chance": 0.5}, span=(0.4, 1)), strip(result, "change"))
-
-
 CLAIM = Claim(
     topic="words",
     statement="A word's vector changes with its context in ELMo and BERT, and not in GloVe.",
@@ -125,5 +119,5 @@ CLAIM = Claim(
         Same("one vector for both senses tells nothing", "senses", "GloVe", than=0.5, within=0.01),
         Higher("the words around tell the sense", "senses", "GloVe, mean of the sentence", than=0.5, by=0.2),
     ),
-    picture=picture,
+    picture=(strip("senses", marks={"chance": 0.5}, span=(0.4, 1)), strip("change")),
 )

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves
+from qkv.claims.pictures import curves
 from qkv.claims.verdict import Always
 from qkv.models import seeded_initialisation
 from qkv.models.convolution import ConvolutionConfig, EncoderBlock
@@ -63,11 +62,6 @@ def measure(cell: Cell) -> Measured:
     return {"seen": seen, "one": seen[0], "all": seen[-1], "linear": linear, "exponential": exponential}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the number of words that are seen over the number of layers."""
-    return curves(result, "seen", range(1, LAYERS + 1), "layers")
-
-
 CLAIM = Claim(
     topic="order and length",
     statement="A convolution sees its window only; stacking widens it linearly, dilation exponentially.",
@@ -98,5 +92,5 @@ CLAIM = Claim(
         Always("dilation widens it exponentially", "exponential", "dilated", at_most=0),
     ),
     controls=(Always("the measure sees all words where all matter", "one", "attention", at_least=LENGTH),),
-    picture=picture,
+    picture=(curves("seen", range(1, LAYERS + 1), "layers"),),
 )

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves, stack, strip
+from qkv.claims.pictures import curves, strip
 from qkv.claims.timing import seconds
 from qkv.claims.verdict import Always, Higher, Same
 from qkv.parts.attention import SelfAttention
@@ -65,11 +64,6 @@ def measure(cell: Cell) -> Measured:
     }  # fmt: skip
 
 
-def picture(result: Result) -> Picture:
-    """Draw the ratio of times over the length, and where it is 1."""
-    return stack(curves(result, "ratios", LENGTHS, "length of the text, in widths", log=True), strip(result, "length"))
-
-
 WIDTHS = (64, 128, 256)
 CLAIM = Claim(
     topic="cost",
@@ -106,6 +100,6 @@ CLAIM = Claim(
         *(Always(f"width {w}: short texts lie below it", "shortest", f"width {w}", at_most=1.0) for w in WIDTHS),
         *(Always(f"width {w}: long texts lie above it", "longest", f"width {w}", at_least=1.0) for w in WIDTHS),
     ),
-    picture=picture,
+    picture=(curves("ratios", LENGTHS, "length of the text, in widths", log=True), strip("length")),
     timed=True,
 )  # fmt: skip

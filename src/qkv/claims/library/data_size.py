@@ -6,9 +6,8 @@ few examples are simply harder for both, so that the difference of differences i
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language, sentence_text
-from qkv.claims.pictures import Picture, curves
+from qkv.claims.pictures import curves
 from qkv.claims.probes import TESTED, verb_examples
 from qkv.claims.training import GPU_ENCODER, SENTENCE_ENCODER, train_labels, train_text
 from qkv.claims.verdict import Higher
@@ -29,11 +28,6 @@ def measure(cell: Cell) -> Measured:
         tuned = train_labels(cell, run, train, test, steps=cell["tuning"], rate=cell["tuning_rate"], name=name)
         right.append(tuned.scores()["accuracy"])
     return {"right": right, "few": right[0], "many": right[-1], "fall": right[-1] - right[0]}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the accuracy over the number of examples."""
-    return curves(result, "right", EXAMPLES, "labelled sentences", log=True, span=(0.5, 1))
 
 
 CLAIM = Claim(
@@ -76,5 +70,5 @@ CLAIM = Claim(
         Higher("initial weights learn from many examples", "many", "initial weights", than=0.5, by=0.3),
         Higher("pretrained weights learn from many examples", "many", "pretrained", than=0.5, by=0.3),
     ),
-    picture=picture,
+    picture=(curves("right", EXAMPLES, "labelled sentences", log=True, span=(0.5, 1)),),
 )  # fmt: skip

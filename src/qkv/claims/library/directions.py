@@ -14,9 +14,8 @@ from torch import Tensor
 
 from qkv.base.rows import Rows
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import LARGE, PLURAL, SIMPLE, Language, Sentence, sentence_text, texts
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import next_word_loss, read_by
 from qkv.claims.training import SENTENCE_ENCODER, Trained, train_text
 from qkv.claims.verdict import Higher, Lower
@@ -91,12 +90,6 @@ def measure(cell: Cell) -> Measured:
     }
 
 
-def picture(result: Result) -> Picture:
-    """Draw numbers that were told, and losses."""
-    told = [strip(result, figure, marks={"chance": 0.5}, span=(0.4, 1)) for figure in ("subjects", "verbs", "whole")]
-    return stack(*told, strip(result, "next"))
-
-
 CLAIM = Claim(
     topic="pretraining",
     statement="Both directions help understanding, one direction helps generation; UniLM can do both.",
@@ -136,5 +129,5 @@ CLAIM = Claim(
         Higher("GPT tells numbers that show before", "verbs", "GPT", than=0.5, by=0.2),
         Higher("BERT tells numbers that show before", "verbs", "BERT", than=0.5, by=0.2),
     ),
-    picture=picture,
+    picture=(strip("subjects", "verbs", "whole", marks={"chance": 0.5}, span=(0.4, 1)), strip("next")),
 )  # fmt: skip

@@ -8,9 +8,8 @@ more dropout on sub-layers, and none on embeddings.
 from typing import Any
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, translation_examples
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Lower
 from qkv.jobs.job import Job
@@ -32,11 +31,6 @@ def measure(cell: Cell) -> Measured:
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=cell["steps"], change=change)
     loss = run.loss()
     return {"loss": loss, "gap": loss - run.curve()[-1]}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses, and how much was learned by heart."""
-    return stack(strip(result, "loss"), strip(result, "gap"))
 
 
 CLAIM = Claim(
@@ -74,5 +68,5 @@ CLAIM = Claim(
         Higher("without dropout the network learns by heart", "gap", "none", than=0.0, by=0.1),
         Always("the task is learned", "loss", "both", at_most=2.5),
     ),
-    picture=picture,
+    picture=(strip("loss"), strip("gap")),
 )  # fmt: skip

@@ -7,9 +7,8 @@ fine-tuning learns by itself.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language, sentence_text
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, TWO_NETWORKS, train_text
 from qkv.claims.verdict import Higher
@@ -29,15 +28,6 @@ def measure(cell: Cell) -> Measured:
         "generator": scores["dev_generator_loss"],
         "replaced": scores["dev_replaced"],
     }
-
-
-def picture(result: Result) -> Picture:
-    """Draw the accuracy, and what the generator does."""
-    return stack(
-        strip(result, "tuned", marks={"chance": 0.5}, span=(0.5, 1)),
-        strip(result, "generator", PRETRAINED),
-        strip(result, "replaced", PRETRAINED, span=(0,)),
-    )
 
 
 CLAIM = Claim(
@@ -82,5 +72,9 @@ CLAIM = Claim(
         Higher("pretraining helps", "tuned", "a quarter", "no pretraining", by=0.02),
         Higher("a larger generator is better at its own task", "generator", "a quarter", "as large", by=0.02),
     ),
-    picture=picture,
+    picture=(
+        strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)),
+        strip("generator", variants=PRETRAINED),
+        strip("replaced", variants=PRETRAINED, span=(0,)),
+    ),
 )  # fmt: skip

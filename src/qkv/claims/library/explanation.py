@@ -11,8 +11,7 @@ from torch import Tensor
 from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher
 from qkv.folder.run import load_tokenizers
@@ -69,11 +68,6 @@ def measure(cell: Cell) -> Measured:
     }
 
 
-def picture(result: Result) -> Picture:
-    """Draw the agreement, and how often attention looks one letter beside."""
-    return stack(strip(result, "agree", marks={"chance": 1 / LENGTH}, span=(0, 1)), strip(result, "beside", span=(0, 1)))
-
-
 CLAIM = Claim(
     topic="looking",
     statement="Attention looks at what matters for the output.",
@@ -112,5 +106,5 @@ CLAIM = Claim(
         Higher("replacing finds the right letter in the Transformer", "found", "Transformer", than=0.0, by=0.9),
         Higher("replacing finds the right letter in the LSTM", "found", "LSTM with attention", than=0.0, by=0.9),
     ),
-    picture=picture,
+    picture=(strip("agree", marks={"chance": 1 / LENGTH}, span=(0, 1)), strip("beside", span=(0, 1))),
 )

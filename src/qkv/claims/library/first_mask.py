@@ -14,8 +14,7 @@ import torch
 from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Same
 from qkv.jobs.job import Job
@@ -53,11 +52,6 @@ def measure(cell: Cell) -> Measured:
     return {"loss": run.loss(), "leak": float((one - other).abs().max() / one.abs().max())}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the losses beside that of guessing."""
-    return strip(result, "loss", marks={"guessing: nobody can do better": GUESSING})
-
-
 CLAIM = Claim(
     topic="attention itself",
     statement="Masking the future in the first decoder layer alone is enough.",
@@ -86,5 +80,5 @@ CLAIM = Claim(
         Always("with all masks nothing leaks", "leak", "mask in every layer", at_most=1e-5),
         Same("with all masks letters are guessed", "loss", "mask in every layer", GUESSING, within=0.1),
     ),
-    picture=picture,
+    picture=(strip("loss", marks={"guessing: nobody can do better": GUESSING}),),
 )

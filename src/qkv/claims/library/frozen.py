@@ -7,9 +7,8 @@ Fine-tuning might also win without pretraining, by training more weights: the la
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, sentence_text
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import TESTED, agreement, frozen_verb_accuracy, verb_examples
 from qkv.claims.training import SENTENCE_ENCODER, train_labels, train_text
 from qkv.claims.verdict import Higher
@@ -39,11 +38,6 @@ def freeze(job: Job) -> None:
     job.model.encoder.requires_grad_(False)
 
 
-def picture(result: Result) -> Picture:
-    """Draw the accuracies."""
-    return strip(result, "right", marks={"chance": 0.5}, span=(0.4, 1))
-
-
 CLAIM = Claim(
     topic="pretraining",
     statement="Fine-tuning beats frozen features.",
@@ -66,10 +60,7 @@ CLAIM = Claim(
         "frozen, head on the first token": {"way": "first token"},
         "fine-tuned, no pretraining": {"way": "initial"},
     },
-    sizes={
-        "cpu": {"sentences": 20000, "steps": 1200, "examples": 500, "tuning": 100},
-        "quick": {"steps": 600},
-    },
+    sizes={"cpu": {"sentences": 20000, "steps": 1200, "examples": 500, "tuning": 100}, "quick": {"steps": 600}},
     measure=measure,
     units={"right": "right and wrong verbs told apart", "masked": "masked verbs in the right number"},
     parts=(
@@ -82,5 +73,5 @@ CLAIM = Claim(
         Higher("pretraining learns agreement", "masked", "fine-tuned", than=0.5, by=0.1),
         Higher("fine-tuning learns the task", "right", "fine-tuned", than=0.5, by=0.1),
     ),
-    picture=picture,
+    picture=(strip("right", marks={"chance": 0.5}, span=(0.4, 1)),),
 )

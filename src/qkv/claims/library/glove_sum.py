@@ -8,9 +8,8 @@ by side instead of adding them.
 import numpy as np
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, texts
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import nearest_alike, train_words, word_classes
 from qkv.claims.verdict import Higher, Same
 from qkv.vectors.word_vectors import WordVectors
@@ -40,11 +39,6 @@ def measure(cell: Cell) -> Measured:
     topics = {word: topic for word, (_, topic) in word_classes(language).items()}
     known = [word for word in vectors.words if word in topics]
     return {"topic": nearest_alike(vectors, known, topics), "analogies": analogies(vectors, language.people)}
-
-
-def picture(result: Result) -> Picture:
-    """Draw both figures."""
-    return stack(strip(result, "topic"), strip(result, "analogies"))
 
 
 CLAIM = Claim(
@@ -80,5 +74,5 @@ CLAIM = Claim(
         Higher("GloVe learns topics", "topic", "vectors of words", than=0.1, by=0.2),
         Same("both matrices are equally good", "topic", "vectors of contexts", "vectors of words", within=0.03),
     ),
-    picture=picture,
+    picture=(strip("topic"), strip("analogies")),
 )

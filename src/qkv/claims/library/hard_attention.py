@@ -14,8 +14,7 @@ from torch import Tensor
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import RNN, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
@@ -45,11 +44,6 @@ def measure(cell: Cell) -> Measured:
     if hard == "afterwards":
         make_hard(run.model, straight_through=False)
     return {"mean_loss": run.mean_loss(), "loss": run.loss()}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses on the way and at the end."""
-    return stack(strip(result, "mean_loss"), strip(result, "loss"))
 
 
 CLAIM = Claim(
@@ -84,5 +78,5 @@ CLAIM = Claim(
     ),
     further=(Same("what was trained soft can be used hard", "loss", "trained soft, used hard", "soft", within=0.1),),
     controls=(Lower("soft attention learns the task", "loss", "soft", than=0.5, by=0.1),),
-    picture=picture,
+    picture=(strip("mean_loss"), strip("loss")),
 )

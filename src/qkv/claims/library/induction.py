@@ -13,8 +13,7 @@ import torch
 from qkv.base.rows import Rows
 from qkv.base.seeds import rng_at
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves, stack
+from qkv.claims.pictures import curves
 from qkv.claims.probes import rows_of
 from qkv.claims.training import GPT, Watch, larger_weights, train_text
 from qkv.claims.verdict import Higher, Lower
@@ -79,12 +78,6 @@ def measure(cell: Cell) -> Measured:
     }  # fmt: skip
 
 
-def picture(result: Result) -> Picture:
-    """Draw copying and the strongest head over the training."""
-    share = [round((i + 1) / POINTS, 3) for i in range(POINTS)]
-    return stack(*(curves(result, figure, share, "share of the training", span=(0, 1)) for figure in ("copied", "induction")))
-
-
 CLAIM = Claim(
     topic="looking",
     statement="Heads that copy appear at a point of training, and with them copying from the text.",
@@ -131,5 +124,8 @@ CLAIM = Claim(
         Higher("two layers learn to copy", "end", "two layers", than=0.0, by=0.8),
         Lower("at first nothing is copied", "start", "two layers", than=0.3, by=0.1),
     ),
-    picture=picture,
+    picture=[
+        curves(figure, [(i + 1) / POINTS for i in range(POINTS)], "share of the training", span=(0, 1))
+        for figure in ("copied", "induction")
+    ],
 )  # fmt: skip

@@ -8,9 +8,8 @@ much of the work. The rival explanation is that queen is simply the nearest word
 import numpy as np
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, texts
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import write_documents
 from qkv.claims.verdict import Higher, Lower
 from qkv.vectors.train import METHODS, train_vectors
@@ -46,11 +45,6 @@ def measure(cell: Cell) -> Measured:
         "nearest": float((nearest == queen).mean()),
         "gain": float((excluded == queen).mean() - (nearest == queen).mean()),
     }
-
-
-def picture(result: Result) -> Picture:
-    """Draw the accuracy with and without exclusion, and that of the rival."""
-    return stack(*(strip(result, figure, span=(0, 1)) for figure in ("excluded", "included", "nearest")))
 
 
 CLAIM = Claim(
@@ -100,5 +94,5 @@ CLAIM = Claim(
             by=0.1,
         ),
     ),
-    picture=picture,
+    picture=(strip("excluded", "included", "nearest", span=(0, 1)),),
 )

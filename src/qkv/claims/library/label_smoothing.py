@@ -8,9 +8,8 @@ repair: the loss at the best temperature shows how much of the higher perplexity
 from torch import Tensor, nn
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, translation_examples
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Always, Higher
 from qkv.text.translation_metrics import score_corpus
@@ -39,11 +38,6 @@ def measure(cell: Cell) -> Measured:
     outputs, wanted = ([text.removesuffix(" .") for text in side] for side in (run.translate(sources), references))
     (bleu,) = score_corpus(outputs, wanted, ["bleu"])
     return {"loss": run.loss(), "tempered": min(loss_at(run, t) for t in TEMPERATURES), "bleu": bleu.value}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses, and BLEU under them."""
-    return stack(strip(result, "loss"), strip(result, "tempered"), strip(result, "bleu"))
 
 
 CLAIM = Claim(
@@ -79,5 +73,5 @@ CLAIM = Claim(
         Always("the task is learned", "bleu", "no smoothing", at_least=20.0),
         Always("there is room for better translations", "bleu", "no smoothing", at_most=97.0),
     ),
-    picture=picture,
+    picture=(strip("loss"), strip("tempered"), strip("bleu")),
 )  # fmt: skip

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Lower
 from qkv.jobs.job import Job
@@ -94,11 +93,6 @@ def measure(cell: Cell) -> Measured:
     return {"loss": loss, "own": run.loss(), "dependence": dependence(run.model.to("cpu"), cell.seed)}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the losses beside that of guessing."""
-    return stack(*(strip(result, figure, marks={"guessing": UNLEARNED}) for figure in ("loss", "own")))
-
-
 CLAIM = Claim(
     topic="training deep nets",
     statement="Batch norm suffers where texts vary in length, layer norm does not.",
@@ -136,5 +130,5 @@ CLAIM = Claim(
         Lower("with one length layer norm learns", "loss", "layer norm, one length", than=UNLEARNED, by=0.8),
         Lower("with varying lengths layer norm learns", "loss", "layer norm, varying lengths", than=UNLEARNED, by=0.8),
     ),
-    picture=picture,
+    picture=(strip("loss", "own", marks={"guessing": UNLEARNED}),),
 )  # fmt: skip

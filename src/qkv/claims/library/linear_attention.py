@@ -10,9 +10,8 @@ import torch
 
 from qkv.base.rows import padded_rows
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, training_text
-from qkv.claims.pictures import Picture, curves, stack, strip
+from qkv.claims.pictures import curves, strip
 from qkv.claims.timing import seconds
 from qkv.claims.training import SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import AtMost, Higher
@@ -44,11 +43,6 @@ def measure(cell: Cell) -> Measured:
     settings = {**SENTENCE_ENCODER, "data.length": LENGTH, "model.max_positions": LENGTH}
     run = train_text(cell, "bert-mini", settings, train, dev, steps=cell["steps"])
     return {"milliseconds": times, "growth": times[-1] / times[1], "loss": run.scores()["dev_masked_loss"]}
-
-
-def picture(result: Result) -> Picture:
-    """Draw times over the length, and the losses."""
-    return stack(curves(result, "milliseconds", LENGTHS, "words in the text", log=True), strip(result, "loss"))
 
 
 CLAIM = Claim(
@@ -91,7 +85,7 @@ CLAIM = Claim(
         AtMost("Linformer costs less than 0.1 nats", "loss", ("Linformer, 16 mixtures", "full"), at_most=0.1),
     ),
     controls=(Higher("far words matter for the task", "loss", "window of 1", "full", by=0.1),),
-    picture=picture,
+    picture=(curves("milliseconds", LENGTHS, "words in the text", log=True), strip("loss")),
     timed=True,
     uses_text=True,
 )  # fmt: skip

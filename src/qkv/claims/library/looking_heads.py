@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import without_heads
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower
@@ -82,14 +81,6 @@ def measure(cell: Cell) -> Measured:
     }  # fmt: skip
 
 
-def picture(result: Result) -> Picture:
-    """Draw both correlations, and the costs of removing a half of the heads over one scale."""
-    halves = ("most", "loudest", "least")
-    largest = max(value for figure in halves for value in result.values("Transformer", figure))
-    correlations = (strip(result, figure, span=(0, 1)) for figure in ("correlation", "loudness"))
-    return stack(*correlations, *(strip(result, figure, span=(0, largest)) for figure in halves))
-
-
 CLAIM = Claim(
     topic="looking",
     statement="Heads that look at a word matter for it.",
@@ -129,5 +120,5 @@ CLAIM = Claim(
         Lower("the task is learned", "loss", "Transformer", than=3.0, by=2.5),
         Higher("cross-attention is needed", "blind", "Transformer", than=0.0, by=1.0),
     ),
-    picture=picture,
+    picture=(strip("correlation", "loudness", span=(0, 1)), strip("most", "loudest", "least", span=(0,))),
 )

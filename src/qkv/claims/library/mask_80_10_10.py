@@ -6,9 +6,8 @@ So both are measured, in telling right from wrong verbs: a linear classifier on 
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, Language, sentence_text
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import TESTED, agreement, frozen_verb_accuracy, verb_accuracy
 from qkv.claims.training import SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher, Same
@@ -28,11 +27,6 @@ def measure(cell: Cell) -> Measured:
         "tuned": verb_accuracy(cell, run, language),
         "masked": agreement(run, test),
     }
-
-
-def picture(result: Result) -> Picture:
-    """Draw what frozen states tell, and the accuracy after fine-tuning."""
-    return stack(*(strip(result, figure, marks={"chance": 0.5}, span=(0.4, 1)) for figure in ("frozen", "tuned")))
 
 
 CLAIM = Claim(
@@ -66,5 +60,5 @@ CLAIM = Claim(
         Higher("pretraining learns agreement", "masked", "all [MASK]", than=0.5, by=0.1),
         Higher("fine-tuning learns the task", "tuned", "all [MASK]", than=0.5, by=0.1),
     ),
-    picture=picture,
+    picture=(strip("frozen", "tuned", marks={"chance": 0.5}, span=(0.4, 1)),),
 )

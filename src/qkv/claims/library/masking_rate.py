@@ -7,9 +7,8 @@ learn nothing where the claim is right; and at 80 % less is learned, since the m
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import LARGE, SIMPLE, Language, sentence_text
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import agreement, verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher
@@ -22,13 +21,6 @@ def measure(cell: Cell) -> Measured:
     settings = {**SENTENCE_ENCODER, "objective.rate": cell["rate"]}
     run = train_text(cell, "bert-mini", settings, *text, steps=cell["steps"], finish=True)
     return {"tuned": verb_accuracy(cell, run, language), "masked": agreement(run, language.sentences(2000, 2000 + cell.seed))}
-
-
-def picture(result: Result) -> Picture:
-    """Draw both accuracies."""
-    chance, rates = {"chance": 0.5}, ("15 %", "40 %", "80 %")
-    masked = strip(result, "masked", rates, marks=chance, span=(0.4, 1))
-    return stack(strip(result, "tuned", marks=chance, span=(0.4, 1)), masked)
 
 
 CLAIM = Claim(
@@ -47,7 +39,8 @@ CLAIM = Claim(
     "Short sentences leave few hints at 40 %.",
     revised="After pilots with seed 1 the rate of fine-tuning was doubled. Controls ask the rate of 40 %, since that of 15 % "
     "may learn nothing where the claim is right, and that 80 % is too much became one of them, after figures. After a "
-    "run with one fine-tuning a cell there are five. Sizes of effects stayed.",
+    "run with one fine-tuning a cell there are five. Sizes of effects stayed. At GPU size all rates had learned agreement "
+    "after 3,000 updates; 1,000 were chosen by pilots with seeds 100 and 101.",
     variants={
         "15 %": {"rate": 0.15},
         "40 %": {"rate": 0.4},
@@ -62,7 +55,7 @@ CLAIM = Claim(
         "quick": {"steps": 600, "examples": 500, "tunings": 1},
         "gpu": {
             **GPU_ENCODER, "language": LARGE, "sentences": 100000,
-            "steps": 3000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
+            "steps": 1000, "examples": 200, "tuning": 200, "tunings": 5, "tuning_rate": 0.001,
         },
     },
     measure=measure,
@@ -76,5 +69,5 @@ CLAIM = Claim(
         Higher("pretraining helps fine-tuning", "tuned", "40 %", "no pretraining", by=0.02),
         Higher("80 % is too much", "masked", "40 %", "80 %", by=0.02),
     ),
-    picture=picture,
+    picture=(strip("tuned", "masked", marks={"chance": 0.5}, span=(0.4, 1)),),
 )  # fmt: skip

@@ -7,9 +7,8 @@ So a variant gives every form a random spelling, and nothing else changes.
 
 from qkv.base.seeds import rng_at
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import PLURAL, Language
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import nearest_alike, train_words, word_classes, word_counts
 from qkv.claims.verdict import Higher, Lower, Same
 
@@ -41,11 +40,6 @@ def measure(cell: Cell) -> Measured:
     rare = [word for word, count in counts.items() if word in topics and RARE[0] <= count <= RARE[1]]
     asked = sorted(word for word in unseen if word in vectors)  # without n-grams there is no vector to ask
     return {"rare": nearest_alike(vectors, rare, topics), "unseen": nearest_alike(vectors, asked, topics) if asked else CHANCE}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the figures of rare and of unseen words."""
-    return stack(*(strip(result, figure, marks={"chance": CHANCE}, span=(0, 1)) for figure in ("rare", "unseen")))
 
 
 CLAIM = Claim(
@@ -82,5 +76,5 @@ CLAIM = Claim(
         Same("with random spelling unseen words are guessed", "unseen", "n-grams, random spelling", than=CHANCE, within=0.05),
         Higher("without n-grams rare words are learned a little", "rare", "words", than=CHANCE, by=0.05),
     ),
-    picture=picture,
+    picture=(strip("rare", "unseen", marks={"chance": CHANCE}, span=(0, 1)),),
 )

@@ -10,8 +10,7 @@ import torch
 from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Same
 
@@ -28,11 +27,6 @@ def measure(cell: Cell) -> Measured:
         states, permuted = (run.model.encode(padded_rows(rows, torch.ones_like(rows) > 0)) for rows in (ids, ids[:, order]))
     change = (permuted - states[:, order]).abs().max() / states.abs().max()
     return {"accuracy": run.exact(pairs.test), "change": float(change)}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the accuracy beside chance."""
-    return strip(result, "accuracy", marks={"chance": 0.5}, span=(0, 1))
 
 
 CLAIM = Claim(
@@ -61,5 +55,5 @@ CLAIM = Claim(
         Higher("with positions the task is learned", "accuracy", "sinusoidal", than=0.5, by=0.4),
         Always("the measure sees order where there is some", "change", "sinusoidal", at_least=0.01),
     ),
-    picture=picture,
+    picture=(strip("accuracy", marks={"chance": 0.5}, span=(0, 1)),),
 )

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from qkv.base.rows import Rows, next_tokens
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.verdict import Always
 from qkv.models import seeded_initialisation
 from qkv.models.gpt import Gpt, GptConfig
@@ -58,11 +57,6 @@ def measure(cell: Cell) -> Measured:
     return {"change": float((changed - single).abs().max() / single.abs().max())}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the differences on a logarithmic scale."""
-    return strip(result, "change", log=True, marks={"rounding": 1e-5})
-
-
 EACH = [[number] for number in range(len(LENGTHS))]
 CLAIM = Claim(
     topic="attention itself",
@@ -91,5 +85,5 @@ CLAIM = Claim(
         for variant in ("padded", "padded to twice the width", "packed")
     ),
     controls=(Always("the measure sees a missing mask", "change", "padded, no mask", at_least=0.01),),
-    picture=picture,
+    picture=(strip("change", log=True, marks={"rounding": 1e-5}),),
 )

@@ -16,8 +16,7 @@ import torch
 from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves, stack, strip
+from qkv.claims.pictures import curves, strip
 from qkv.claims.training import RNN, TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Same
 from qkv.jobs.job import Job
@@ -77,14 +76,6 @@ def measure(cell: Cell) -> Measured:
     return {"gradient": found, "faded": faded, "accuracy": run.exact(pairs.test), "weights": run.parameters}
 
 
-def picture(result: Result) -> Picture:
-    """Draw accuracies, and the gradients of one variant each."""
-    return stack(
-        strip(result, "accuracy", marks={"chance": 1 / len(CAPITALS)}, span=(0, 1)),
-        curves(result, "gradient", BACK, "words back", ["RNN, far", "attention, far"]),
-    )
-
-
 CLAIM = Claim(
     topic="order and length",
     statement="An RNN's path between two words grows with their distance, attention's does not.",
@@ -121,5 +112,8 @@ CLAIM = Claim(
         Higher("the RNN learns near words", "accuracy", "RNN, near", than=0.0, by=0.8),
         Higher("attention learns near words", "accuracy", "attention, near", than=0.0, by=0.8),
     ),
-    picture=picture,
+    picture=(
+        strip("accuracy", marks={"chance": 1 / len(CAPITALS)}, span=(0, 1)),
+        curves("gradient", BACK, "words back", ["RNN, far", "attention, far"]),
+    ),
 )

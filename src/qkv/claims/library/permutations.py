@@ -12,9 +12,8 @@ from torch import Tensor
 
 from qkv.base.rows import Rows
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import LARGE, SIMPLE, Language, Sentence, sentence_text
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import rows_of, tokenizer_of, verb_accuracy
 from qkv.claims.training import GPU_ENCODER, NO_PRETRAINING, SENTENCE_ENCODER, Trained, train_text
 from qkv.claims.verdict import Higher, Lower
@@ -53,13 +52,6 @@ def measure(cell: Cell) -> Measured:
         "in_turn": in_turn,
         "verb": float(verb),
     }
-
-
-def picture(result: Result) -> Picture:
-    """Draw the accuracy after fine-tuning, and the losses of pairs over one scale."""
-    values = [value for network in PRETRAINED for name in ("pair", "in_turn") for value in result.values(network, name)]
-    pairs = (strip(result, name, PRETRAINED, span=(min(values), max(values))) for name in ("pair", "in_turn"))
-    return stack(strip(result, "tuned", marks={"chance": 0.5}, span=(0.5, 1)), *pairs)
 
 
 CLAIM = Claim(
@@ -107,5 +99,5 @@ CLAIM = Claim(
         Lower("also if BERT fills in one after the other", "in_turn", "XLNet", "BERT", by=0.1),
     ),
     controls=[Higher(f"pretraining helps {name}", "tuned", name, f"{name}, no pretraining", by=0.02) for name in PRETRAINED],
-    picture=picture,
+    picture=(strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("pair", "in_turn", variants=PRETRAINED)),
 )  # fmt: skip

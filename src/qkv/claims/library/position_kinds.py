@@ -14,8 +14,7 @@ from torch import Tensor
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower
 from qkv.jobs.job import Job
@@ -53,11 +52,6 @@ def measure(cell: Cell) -> Measured:
     change = own_direction if cell["own direction"] else None
     run = train_pairs(cell, "transformer-small", settings, pairs.train, pairs.dev, steps=cell["steps"], change=change)
     return {"right": run.word_accuracy(pairs.test), "loss": run.loss()}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the share of right words."""
-    return strip(result, "right", marks={"chance": 1 / 12}, span=(0, 1))
 
 
 CLAIM = Claim(
@@ -108,5 +102,5 @@ CLAIM = Claim(
         Higher("sinusoidal positions work", "right", "sinusoidal", than=0.0, by=0.9),
         Lower("the task needs positions", "right", "none", "sinusoidal", by=0.3),
     ),
-    picture=picture,
+    picture=(strip("right", marks={"chance": 1 / 12}, span=(0, 1)),),
 )

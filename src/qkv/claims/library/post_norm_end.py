@@ -6,9 +6,8 @@ each has three, and is judged by the best.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, translation_examples
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower
 
@@ -33,11 +32,6 @@ def measure(cell: Cell) -> Measured:
     }
 
 
-def picture(result: Result) -> Picture:
-    """Draw the best loss, and those of each rate."""
-    return stack(strip(result, "loss"), *(strip(result, f"at {rate}") for rate in RATES))
-
-
 CLAIM = Claim(
     topic="training deep nets",
     statement="Where both train, post-norm ends better than pre-norm.",
@@ -57,10 +51,7 @@ CLAIM = Claim(
     "asks for room. After a run at rates of 0.001 and 0.003, the higher of which was the best for both, and a pilot "
     "with seed 101, in which 0.006 was better still, higher ones took their place.",
     variants={f"{norm}-norm": {"model.norm": norm} for norm in ("pre", "post")},
-    sizes={
-        "cpu": {"language": SMALL, "pairs": 2500, "steps": 600},
-        "quick": {"steps": 200},
-    },
+    sizes={"cpu": {"language": SMALL, "pairs": 2500, "steps": 600}, "quick": {"steps": 200}},
     measure=measure,
     units={
         "loss": "loss on held-out sentences, nats a token",
@@ -76,5 +67,5 @@ CLAIM = Claim(
             for norm in ("pre", "post")
         ),
     ),
-    picture=picture,
+    picture=(strip("loss"), strip(*(f"at {rate}" for rate in RATES))),
 )

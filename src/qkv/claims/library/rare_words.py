@@ -6,9 +6,8 @@ third variant lets CBOW read the text four times as often.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, texts
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import nearest_alike, train_words, word_classes, word_counts
 from qkv.claims.verdict import Higher, Lower
 
@@ -27,12 +26,6 @@ def measure(cell: Cell) -> Measured:
     frequent = [word for word, count in counts.items() if word in classes and count >= FREQUENT]
     found = {name: nearest_alike(trained.vectors, some, classes) for name, some in (("rare", rare), ("frequent", frequent))}
     return {**found, "speed": trained.speed}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the figures of rare and frequent words, and the speed."""
-    shares = [strip(result, figure, marks={"chance": 0.1}, span=(0, 1)) for figure in ("rare", "frequent")]
-    return stack(*shares, strip(result, "speed", log=True))
 
 
 CLAIM = Claim(
@@ -74,6 +67,6 @@ CLAIM = Claim(
         Higher("skip-gram learns frequent words", "frequent", "skip-gram", than=0.1, by=0.3),
         Higher("CBOW learns frequent words", "frequent", "CBOW, four times the epochs", than=0.1, by=0.3),
     ),
-    picture=picture,
+    picture=(strip("rare", "frequent", marks={"chance": 0.1}, span=(0, 1)), strip("speed", log=True)),
     timed=True,
 )

@@ -9,8 +9,7 @@ import math
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower
 from qkv.jobs.job import Job
@@ -42,11 +41,6 @@ def measure(cell: Cell) -> Measured:
     change = None if cell["residuals"] else without_residuals
     run = train_pairs(cell, "transformer-small", SMALL, pairs.train, pairs.dev, steps=cell["steps"], change=change)
     return {"loss": run.loss()}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses beside that of guessing."""
-    return strip(result, "loss", marks={"guessing": UNLEARNED})
 
 
 CLAIM = Claim(
@@ -92,5 +86,5 @@ CLAIM = Claim(
         Lower("with residuals the deep network learns", "loss", "6 + 6 layers, residuals", than=UNLEARNED, by=0.8),
         Lower("with residuals the shallow network learns", "loss", "1 + 1 layers, residuals", than=UNLEARNED, by=0.8),
     ),
-    picture=picture,
+    picture=(strip("loss", marks={"guessing": UNLEARNED}),),
 )  # fmt: skip

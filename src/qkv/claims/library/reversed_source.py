@@ -7,8 +7,7 @@ attention as well, and the task in which the target is reversed, too. Both are t
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import RNN, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
@@ -21,11 +20,6 @@ def measure(cell: Cell) -> Measured:
     pairs = tasks.examples(task, cell.seed, cell["pairs"], (4, 12), tasks.letters(16), 200)
     run = train_pairs(cell, "rnn-small", SETTINGS, pairs.train, pairs.dev, steps=cell["steps"])
     return {"loss": run.loss(), "right": run.word_accuracy(pairs.test)}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses."""
-    return strip(result, "loss")
 
 
 CLAIM = Claim(
@@ -59,5 +53,5 @@ CLAIM = Claim(
         Same("with attention it does not matter", "loss", "reversed, attention", "forwards, attention", within=0.1),
     ),
     controls=(Lower("the better reading learns something", "loss", "reversed", than=2.6, by=0.5),),
-    picture=picture,
+    picture=(strip("loss"),),
 )

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from qkv.base.rows import padded_rows
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves, stack, strip
+from qkv.claims.pictures import curves, strip
 from qkv.claims.timing import seconds
 from qkv.claims.verdict import Always, AtMost, Higher
 from qkv.models.bert import Bert, BertConfig
@@ -90,15 +89,6 @@ def measure(cell: Cell) -> Measured:
     }  # fmt: skip
 
 
-def picture(result: Result) -> Picture:
-    """Draw chains and times over the length, and the gain of a second core."""
-    return stack(
-        curves(result, "chains", LENGTHS, "words in the text", log=True),
-        curves(result, "milliseconds", LENGTHS, "words in the text", log=True),
-        strip(result, "gain", marks={"none": 1.0}),
-    )
-
-
 CLAIM = Claim(
     topic="cost",
     statement="An RNN needs more steps the longer the text, however wide the machine is; a Transformer needs as many for any "
@@ -135,6 +125,10 @@ CLAIM = Claim(
         AtMost("a second core hardly helps the RNN", "gain", "RNN", at_most=1.3),
     ),
     controls=tuple(Always(f"{kind}: the second core is free", "free", kind, at_least=1.4) for kind in ("RNN", "Transformer")),
-    picture=picture,
+    picture=(
+        curves("chains", LENGTHS, "words in the text", log=True),
+        curves("milliseconds", LENGTHS, "words in the text", log=True),
+        strip("gain", marks={"none": 1.0}),
+    ),
     timed=True,
 )  # fmt: skip

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, curves, stack, strip
+from qkv.claims.pictures import curves, strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher, Lower, Same
 from qkv.jobs.job import Job
@@ -61,12 +60,6 @@ def measure(cell: Cell) -> Measured:
     return {"weights": weights, "widest": weights[-1], "growth": weights[-1] - weights[0], "loss": run.loss()}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the largest weight over the width, and the losses."""
-    wide = ["scaled, one wide head", "not scaled, one wide head"]
-    return stack(curves(result, "weights", WIDTHS, "width of the head", wide, log=True), strip(result, "loss"))
-
-
 CLAIM = Claim(
     topic="attention itself",
     statement="Dividing scores by √d keeps the softmax from saturating, and matters more the wider the heads.",
@@ -107,5 +100,8 @@ CLAIM = Claim(
         ),
     ),
     controls=(Lower("one wide head can learn it (guessing: 2.77 nats)", "loss", "scaled, one wide head", than=2.77, by=1.0),),
-    picture=picture,
+    picture=(
+        curves("weights", WIDTHS, "width of the head", ["scaled, one wide head", "not scaled, one wide head"], log=True),
+        strip("loss"),
+    ),
 )  # fmt: skip

@@ -12,9 +12,8 @@ import torch
 
 from qkv.base.rows import Rows, padded_rows
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import Language, sentence_text
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.timing import seconds
 from qkv.claims.training import SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Always, AtMost, Higher, Lower, Same
@@ -53,11 +52,6 @@ def measure(cell: Cell) -> Measured:
     run = train_text(cell, "albert-base", settings, *text, steps=cell["steps"])
     weights = sum(p.numel() for p in run.model.encoder.parameters())
     return {"weights": weights, "time": relative_time([shape, own], cell), "loss": run.scores()["dev_masked_loss"]}
-
-
-def picture(result: Result) -> Picture:
-    """Draw weights, time and loss."""
-    return stack(strip(result, "weights", span=(0,)), strip(result, "time", marks={"no gain": 1.0}), strip(result, "loss"))
 
 
 CLAIM = Claim(
@@ -110,6 +104,6 @@ CLAIM = Claim(
         Always("the clock sees less work", "time", "half of the layers", at_most=0.75),
         Higher("the loss sees too few weights", "loss", "embeddings of a 32nd", "nothing shared", by=0.1),
     ),
-    picture=picture,
+    picture=(strip("weights", span=(0,)), strip("time", marks={"no gain": 1.0}), strip("loss")),
     timed=True,
 )  # fmt: skip

@@ -8,9 +8,8 @@ is what the paper finds too high. A T5 without pretraining shows what fine-tunin
 import numpy as np
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SIMPLE, SIMPLE_ON_GPU, Language
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.probes import verb_accuracy
 from qkv.claims.training import NO_PRETRAINING, SENTENCE_ENCODER, train_text
 from qkv.claims.verdict import Higher, Lower
@@ -36,11 +35,6 @@ def measure(cell: Cell) -> Measured:
         "tokens": float(np.mean([len(line.split()) for (line,) in text]) + 2 * spans.mean() + 3),  # and a last sentinel, two eos
         "loss": run.scores()["dev_span_loss"],
     }
-
-
-def picture(result: Result) -> Picture:
-    """Draw the accuracy after fine-tuning, and the tokens of a text."""
-    return stack(strip(result, "tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip(result, "tokens", PRETRAINED, span=(0,)))
 
 
 CLAIM = Claim(
@@ -90,5 +84,5 @@ CLAIM = Claim(
         Higher("half of the words is too much", "tuned", "spans of three", "spans of three, half dropped", by=0.01),
     ),
     controls=(Higher("pretraining helps", "tuned", "spans of three", "no pretraining", by=0.02),),
-    picture=picture,
+    picture=(strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("tokens", variants=PRETRAINED, span=(0,))),
 )  # fmt: skip

@@ -11,9 +11,8 @@ import torch
 
 from qkv.base.rows import padded_rows
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, STOP, Language, Sentence, translations
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher, Lower
 from qkv.folder.run import load_tokenizers
@@ -72,11 +71,6 @@ def measure(cell: Cell) -> Measured:
     }
 
 
-def picture(result: Result) -> Picture:
-    """Draw the three kinds."""
-    return stack(*(strip(result, figure, span=(0, 1)) for figure in ("neighbour", "delimiter", "syntax")))
-
-
 NAMES = {"neighbour": "a neighbour", "delimiter": "the full stop", "syntax": "its noun's determiner"}
 CLAIM = Claim(
     topic="looking",
@@ -99,5 +93,5 @@ CLAIM = Claim(
         *(Higher(f"training makes it look at {what}", name, "trained", "untrained", by=0.2) for name, what in NAMES.items()),
     ),
     controls=(Lower("translation is learned", "loss", "trained", than=2.0, by=1.0),),
-    picture=picture,
+    picture=(strip("neighbour", "delimiter", "syntax", span=(0, 1)),),
 )

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import SMALL, Language, translations
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, Higher
 from qkv.jobs.job import Job
@@ -49,11 +48,6 @@ def measure(cell: Cell) -> Measured:
     return {"loss": run.loss(), "asymmetry": asymmetry, "weights": run.parameters - unused}
 
 
-def picture(result: Result) -> Picture:
-    """Draw the losses."""
-    return strip(result, "loss")
-
-
 CLAIM = Claim(
     topic="attention itself",
     statement="One matrix for queries and keys, which makes scores symmetric, costs quality.",
@@ -77,10 +71,7 @@ CLAIM = Claim(
         "W_q = W_k, wider feed-forward": {"one matrix": True, "model.feedforward": 160},
         "W_q and W_k, no positions": {"one matrix": False, "model.positions": "none"},
     },
-    sizes={
-        "cpu": {"language": {**SMALL, "roles": 1}, "sentences": 8000, "steps": 400},
-        "quick": {"steps": 250},
-    },
+    sizes={"cpu": {"language": {**SMALL, "roles": 1}, "sentences": 8000, "steps": 400}, "quick": {"steps": 250}},
     measure=measure,
     units={
         "loss": "loss on held-out sentences, nats a token",
@@ -97,5 +88,5 @@ CLAIM = Claim(
         Always("with one matrix scores are symmetric", "asymmetry", "W_q = W_k", at_most=1e-4),
         Always("with two they are not", "asymmetry", "W_q and W_k", at_least=0.1),
     ),
-    picture=picture,
+    picture=(strip("loss"),),
 )

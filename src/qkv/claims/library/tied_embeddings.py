@@ -6,9 +6,8 @@ ties shows that a loss of capacity would be seen.
 """
 
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
 from qkv.claims.language import translation_examples
-from qkv.claims.pictures import Picture, stack, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Always, AtMost, Higher, Lower
 
@@ -18,11 +17,6 @@ def measure(cell: Cell) -> Measured:
     pairs = translation_examples(cell.seed, cell["pairs"])
     run = train_pairs(cell, "transformer-small", TRANSFORMER, pairs.train, pairs.dev, steps=cell["steps"])
     return {"loss": run.loss(), "weights": run.parameters}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses, and the weights under them."""
-    return stack(strip(result, "loss"), strip(result, "weights", span=(0,)))
 
 
 CLAIM = Claim(
@@ -57,5 +51,5 @@ CLAIM = Claim(
         Higher("the measure sees a loss of capacity", "loss", "nothing tied, narrow", "nothing tied", by=0.05),
         Always("the task is learned", "loss", "nothing tied", at_most=4.0),
     ),
-    picture=picture,
+    picture=(strip("loss"), strip("weights", span=(0,))),
 )  # fmt: skip

@@ -11,8 +11,7 @@ import math
 
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
-from qkv.claims.experiment import Result
-from qkv.claims.pictures import Picture, strip
+from qkv.claims.pictures import strip
 from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower, Same
 
@@ -27,11 +26,6 @@ def measure(cell: Cell) -> Measured:
     pairs = tasks.examples(tasks.reverse, cell.seed, cell["pairs"], (3, 8), tasks.letters(12), 300)
     run = train_pairs(cell, "transformer-small", SETTINGS, pairs.train, pairs.dev, steps=cell["steps"])
     return {"loss": run.loss()}
-
-
-def picture(result: Result) -> Picture:
-    """Draw the losses beside that of guessing."""
-    return strip(result, "loss", marks={"guessing": UNLEARNED})
 
 
 CLAIM = Claim(
@@ -68,5 +62,5 @@ CLAIM = Claim(
         Lower("at a high rate it learns with warm-up", "loss", "high rate, warm-up", than=UNLEARNED, by=0.8),
         Lower("at a low rate it learns something", "loss", "low rate, warm-up", than=UNLEARNED, by=0.3),
     ),
-    picture=picture,
+    picture=(strip("loss", marks={"guessing": UNLEARNED}),),
 )
