@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from qkv.base.errors import DataError
 from qkv.base.files import atomic_file
+from qkv.base.rows import Rows, padded_rows
 from qkv.claims.claim import Cell
-from qkv.folder.run import lock_run, open_run
+from qkv.folder.run import load_tokenizers, lock_run, open_run
 from qkv.folder.start import complete_recipe
 from qkv.jobs.job import Job
 from qkv.jobs.prepared_pairs import UNFILTERED
@@ -123,6 +125,19 @@ class Trained:
             right += sum(a == b for a, b in zip(got, wanted, strict=False))
             total += len(wanted)
         return right / max(1, total)
+
+    def token_ids(self, pairs: Sequence[TextPair]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the ids of sources (N, S), of what the decoder reads (N, T) and of its labels (N, T); texts are as long."""
+        tokenizers = load_tokenizers(self.folder)
+        assert tokenizers is not None
+        source = torch.tensor(tokenizers.source.encode_batch([source for source, _ in pairs]))
+        labels = torch.tensor(tokenizers.target.encode_batch([target for _, target in pairs]))
+        return source, torch.cat([torch.full_like(labels[:, :1], tokenizers.target.bos), labels[:, :-1]], 1), labels
+
+
+def whole_rows(ids: Tensor) -> Rows:
+    """Return texts of equal lengths as rows. (N, S)."""
+    return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 
 
 def train(

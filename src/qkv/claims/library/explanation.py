@@ -8,13 +8,11 @@ agreement in LSTMs, whose states know their neighbours: attention may look besid
 import torch
 from torch import Tensor
 
-from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
-from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs
+from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs, whole_rows
 from qkv.claims.verdict import Higher
-from qkv.folder.run import load_tokenizers
 from qkv.lens.capture import cross_attention
 
 LENGTH = 8
@@ -27,17 +25,10 @@ def attention_and_effect(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Te
 
     What has been written before follows the replaced text: else the network would look for a letter that is gone.
     """
-    found = load_tokenizers(run.folder)
-    assert found is not None
-    source, target = (torch.tensor(found.source.encode_batch([pair[side] for pair in pairs])) for side in (0, 1))
-    read = torch.cat([torch.full_like(target[:, :1], found.target.bos), target[:, :-1]], 1)
-    model = run.model.to("cpu")
-
-    def rows(ids: Tensor):  # type: ignore[no-untyped-def]
-        return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
+    (source, read, target), model = run.token_ids(pairs), run.model.to("cpu")
 
     def log_probability(ids: Tensor, before: Tensor) -> Tensor:
-        logits = model.logits(model(rows(ids), rows(before)))  # (B, T, V)
+        logits = model.logits(model(whole_rows(ids), whole_rows(before)))  # (B, T, V)
         return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
     drops, others = [], source.roll(1, 0)  # the letters of another text
@@ -47,7 +38,7 @@ def attention_and_effect(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Te
         replaced[:, position] = torch.where(same, source[:, position - 1], others[:, position])
         before = torch.cat([read[:, :1], replaced.flip(1)[:, :-1]], 1)
         drops.append(log_probability(source, read) - log_probability(replaced, before))
-    return cross_attention(model, rows(source), rows(read)), torch.stack(drops, -1)
+    return cross_attention(model, whole_rows(source), whole_rows(read)), torch.stack(drops, -1)
 
 
 def measure(cell: Cell) -> Measured:

@@ -12,14 +12,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from qkv.base.rows import padded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
 from qkv.claims.probes import without_heads
-from qkv.claims.training import TRANSFORMER, train_pairs
+from qkv.claims.training import TRANSFORMER, train_pairs, whole_rows
 from qkv.claims.verdict import Higher, Lower
-from qkv.folder.run import load_tokenizers
 from qkv.lens.capture import capture
 
 LENGTH, HEADS = 8, 8
@@ -37,12 +35,8 @@ def measure(cell: Cell) -> Measured:
     pairs = tasks.examples(tasks.reverse, cell.seed, cell["pairs"], (4, LENGTH + 2), letters, 300)
     run = train_pairs(cell, "transformer-small", SETTINGS, pairs.train, pairs.dev, steps=cell["steps"])
     test = tasks.examples(tasks.reverse, 1000 + cell.seed, 0, (LENGTH, LENGTH), letters, 200).test
-    found = load_tokenizers(run.folder)
-    assert found is not None
-    source, target = (torch.tensor(found.source.encode_batch([pair[side] for pair in test])) for side in (0, 1))
-    read = torch.cat([torch.full_like(target[:, :1], found.target.bos), target[:, :-1]], 1)
-    model = run.model.to("cpu")
-    rows = [padded_rows(ids, torch.ones_like(ids, dtype=torch.bool)) for ids in (source, read)]
+    (source, read, target), model = run.token_ids(test), run.model.to("cpu")
+    rows = [whole_rows(source), whole_rows(read)]
 
     @torch.no_grad()
     def loss() -> float:
