@@ -135,7 +135,7 @@ class Trained:
         return source, torch.cat([torch.full_like(labels[:, :1], tokenizers.target.bos), labels[:, :-1]], 1), labels
 
 
-def whole_rows(ids: Tensor) -> Rows:
+def unpadded_rows(ids: Tensor) -> Rows:
     """Return texts of equal lengths as rows. (N, S)."""
     return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
-from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs, whole_rows
+from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs, unpadded_rows
 from qkv.claims.verdict import Higher
 from qkv.lens.capture import cross_attention
 
@@ -28,7 +28,7 @@ def attention_and_effect(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Te
     (source, read, target), model = run.token_ids(pairs), run.model.to("cpu")
 
     def log_probability(ids: Tensor, before: Tensor) -> Tensor:
-        logits = model.logits(model(whole_rows(ids), whole_rows(before)))  # (B, T, V)
+        logits = model.logits(model(unpadded_rows(ids), unpadded_rows(before)))  # (B, T, V)
         return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
 
     drops, others = [], source.roll(1, 0)  # the letters of another text
@@ -38,7 +38,7 @@ def attention_and_effect(run: Trained, pairs: list[tuple[str, str]]) -> tuple[Te
         replaced[:, position] = torch.where(same, source[:, position - 1], others[:, position])
         before = torch.cat([read[:, :1], replaced.flip(1)[:, :-1]], 1)
         drops.append(log_probability(source, read) - log_probability(replaced, before))
-    return cross_attention(model, whole_rows(source), whole_rows(read)), torch.stack(drops, -1)
+    return cross_attention(model, unpadded_rows(source), unpadded_rows(read)), torch.stack(drops, -1)
 
 
 def measure(cell: Cell) -> Measured:

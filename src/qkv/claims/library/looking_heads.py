@@ -16,7 +16,7 @@ from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
 from qkv.claims.probes import without_heads
-from qkv.claims.training import TRANSFORMER, train_pairs, whole_rows
+from qkv.claims.training import TRANSFORMER, train_pairs, unpadded_rows
 from qkv.claims.verdict import Higher, Lower
 from qkv.lens.capture import capture
 
@@ -36,7 +36,7 @@ def measure(cell: Cell) -> Measured:
     run = train_pairs(cell, "transformer-small", SETTINGS, pairs.train, pairs.dev, steps=cell["steps"])
     test = tasks.examples(tasks.reverse, 1000 + cell.seed, 0, (LENGTH, LENGTH), letters, 200).test
     (source, read, target), model = run.token_ids(test), run.model.to("cpu")
-    rows = [whole_rows(source), whole_rows(read)]
+    rows = [unpadded_rows(source), unpadded_rows(read)]
 
     @torch.no_grad()
     def loss() -> float:
