@@ -191,6 +191,8 @@ def test_other_versions_of_python_find_the_same_cells() -> None:
         ("import time", "import tyme", r"toy\.py, line 3: ModuleNotFoundError: No module named 'tyme'"),
         ("CLAIM = Claim(", "CLAIM = Clame(", r"toy\.py, line 16: NameError"),
         ('topic="words"', 'topic="birds"', r"toy\.py: topic 'birds' is not known"),
+        ('strip("x")', 'strip("y")', r"toy\.py: the picture shows y, which is no figure in units and no variant"),
+        ('[strip("x")]', 'strip("x")', r"toy\.py: picture must be a list of panels"),
     ],
 )
 def test_mistakes_in_a_users_own_claim_get_one_line(old: str, new: str, message: str, toy: Any, tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from qkv.claims.claim import Cell, claim_names, find_claim
+from qkv.claims.experiment import Result
+from qkv.claims.pictures import render, stack
+from qkv.claims.verdict import decide
 
 # Settings that say how much is read and learned -> next to nothing.
 SMALL = {
@@ -38,5 +41,11 @@ def test_its_variants_can_be_measured(name: str, tmp_path: Path) -> None:
         settings |= {key: value for key, value in small.items() if key in settings}
         figures[variant] = claim.measure(Cell(variant, 1, settings, "cpu", tmp_path))
         assert set(claim.units) <= set(figures[variant]), variant
-    for rule in (*claim.parts, *claim.controls):
-        assert all(isinstance(figures[variant][rule.figure], int | float) for variant in rule.variants() & set(figures))
+    first = next(iter(figures.values()))
+    for rule in claim.rules:
+        assert rule.asks and all(
+            isinstance(figures[variant][rule.figure], int | float) for variant in rule.variants() & set(figures)
+        )
+    rows = {variant: {name: [value] * 3 for name, value in (figures.get(variant) or first).items()} for variant in claim.variants}
+    result = Result(find_claim(name), "quick", [1, 2, 3], rows, decide(rows, claim.parts, claim.controls, claim.further))
+    assert render(stack(*(panel.draw(result) for panel in claim.picture))).startswith("<svg")

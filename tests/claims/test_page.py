@@ -132,6 +132,13 @@ def test_documented_verdicts_are_what_the_rules_say_of_the_figures(path: Path) -
         assert f"{finding.says}: **{finding.outcome}**" in section[1]
 
 
+def test_every_section_has_figures_that_its_verdict_can_be_judged_by() -> None:
+    sections = re.findall(r"^### (.*)$", (DOCS / "claims.md").read_text().partition("<!-- verdicts -->")[2], re.MULTILINE)
+    assert sorted(name.replace(" at GPU size", "-gpu") for name in sections) == sorted(
+        path.stem for path in (DOCS / FIGURES).glob("*.json")
+    )
+
+
 def test_the_package_has_the_verdicts_of_the_page() -> None:
     rows = {row.name: row for row in table_rows(DOCS / "claims.md") if row.size == "cpu"}
     published = json.loads(PUBLISHED.read_text())
@@ -145,7 +152,7 @@ def test_the_list_shows_what_was_published(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["claims", "--out", str(tmp_path)], env={"COLUMNS": "200"}).output
     assert f"0 of {len(claim_names())} were run here" in shown and shown.count(", published") == len(claim_names())
     read = CliRunner().invoke(app, ["claims", "show", "order"]).output
-    assert find_claim("order").claim.prediction in read and "controls: with positions the task is learned" in read
+    assert find_claim("order").claim.prediction in read and "sinusoidal: at least 0.9)" in read
 
 
 def test_the_list_shows_verdicts_of_what_was_run(runs: Path) -> None:

@@ -18,7 +18,7 @@ def result(names: list[str]) -> Any:
 
 
 def test_long_titles_wrap_and_move_the_drawing_down() -> None:
-    short = strip("x")(result(["a", "b"]))
+    short = strip("x").draw(result(["a", "b"]))
     assert short.label.startswith(TITLE)
     lines = re.findall('class="title" x="16" y="([0-9]+)">([^<]*)', short.body)
     assert [int(y) for y, _ in lines] == [16, 35] and " ".join(text for _, text in lines) == TITLE
@@ -28,7 +28,7 @@ def test_long_titles_wrap_and_move_the_drawing_down() -> None:
 
 def test_long_names_of_a_legend_stand_under_each_other() -> None:
     def places(names: list[str]) -> list[tuple[str, str]]:
-        body = curves("curve", [1, 2], "x")(result(names)).body
+        body = curves("curve", [1, 2], "x").draw(result(names)).body
         return re.findall(r'<text x="([0-9.]+)" y="([0-9.]+)">(?:' + "|".join(names) + ")<", body)
 
     assert len({y for _, y in places(["a", "b", "c"])}) == 2, "short names share lines"

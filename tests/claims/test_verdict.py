@@ -80,6 +80,24 @@ def test_a_property_holds_in_every_seed_or_not_at_all() -> None:
     assert Always("exact", "x", "a", at_most=1e-2).judge(found).outcome == HOLDS
     assert Always("exact", "x", "a", at_most=1e-5).judge(found).outcome == FAILS
     assert Always("seen", "x", "a", at_least=1e-8).judge(found).outcome == HOLDS
+    few = Always("exact", "x", "a", at_most=1e-2).judge({"a": {"x": [0.0]}})
+    assert (few.outcome, few.reason) == (UNDECIDED, "1 seed; at least 3 are needed")
+
+
+@pytest.mark.parametrize(
+    ("rule", "asks"),
+    [
+        (HIGHER, "a: higher than b by at least 1"),
+        (Lower("lower", "x", "a", than="b", times=2.0), "a: lower than b by a factor of at least 2"),
+        (Higher("than a number", "x", "a", than=0.5, by=0.1), "a: at least 0.6"),
+        (Lower("than a number", "x", "a", than=2.5, by=1.0), "a: at most 1.5"),
+        (Same("no difference", "x", "a", than="b", within=0.1), "a: within 0.1 of b"),
+        (AtMost("a small cost", "x", ("a", "b"), at_most=0.1), "a minus b: at most 0.1"),
+        (Always("exact", "x", "a", at_most=1e-5), "a: at most 1e-05 in every seed"),
+    ],
+)
+def test_rules_say_what_they_ask_for(rule: VerdictRule, asks: str) -> None:
+    assert rule.asks == asks
 
 
 def test_parts_make_a_verdict_and_a_failed_control_undoes_it() -> None:

@@ -52,6 +52,15 @@ class Cell:
         return path
 
 
+@dataclass(frozen=True)
+class Panel:
+    """A part of a claim's picture: the figures and variants that it shows, and how it draws them (pictures.py)."""
+
+    figures: tuple[str, ...]
+    variants: tuple[str, ...]  # () for all
+    draw: Callable[[Any], Any]  # from an experiment's Result to a Picture
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """A claim of the literature. Texts are plain; `explanation` is for a pupil, `formula` one line."""
@@ -70,7 +79,7 @@ class Claim:
     parts: Sequence[VerdictRule]
     further: Sequence[VerdictRule] = ()  # predictions beside the claim (reasons, limits, uses): shown, and not counted
     controls: Sequence[VerdictRule] = ()
-    picture: Sequence[Callable[[Any], Any]]  # panels under each other: strip(...), curves(...) of pictures.py
+    picture: Sequence[Panel]  # under each other: strip(...), curves(...) of pictures.py
     units: Mapping[str, str]  # figure -> what it is, for tables and axes
     revised: str = ""  # what was changed after figures had been seen, and which figures
     seeds: int = 5  # 3 where one cell takes above 5 minutes
@@ -93,6 +102,12 @@ class Claim:
                 raise ConfigError(f"{rule.says!r} is about {', '.join(sorted(unknown))}, and there is no such variant")
             if rule.figure not in self.units:
                 raise ConfigError(f"{rule.says!r} is about {rule.figure}, which is not in units")
+        panels = self.picture if isinstance(self.picture, Sequence) else ()
+        if not panels or not all(isinstance(panel, Panel) and panel.figures for panel in panels):
+            raise ConfigError('picture must be a list of panels, such as [strip("loss")]')
+        for panel in panels:
+            if strange := {*panel.figures} - {*self.units} | {*panel.variants} - {*self.variants}:
+                raise ConfigError(f"the picture shows {', '.join(sorted(strange))}, which is no figure in units and no variant")
 
     @property
     def rules(self) -> list[VerdictRule]:

@@ -60,7 +60,7 @@ def render_page(records: Sequence[Shown], others: Mapping[str, Sequence[Shown]] 
 def write_record(result: Result, folder: Path, options: Sequence[str] = ()) -> Record:
     """Write claim.json, table.md, picture.svg and page.html into a folder; claim.json comes last."""
     record = make_record(result, options)
-    picture = render(stack(*(panel(result) for panel in result.named.claim.picture)))
+    picture = render(stack(*(panel.draw(result) for panel in result.named.claim.picture)))
     files = {
         TABLE: figures_table(record),
         PICTURE: picture,

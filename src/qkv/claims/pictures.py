@@ -7,9 +7,11 @@ there is a result: one number for each variant, or a curve for each. `stack` put
 import html
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from qkv.base.errors import ConfigError
+from qkv.claims.claim import Panel
 from qkv.claims.experiment import Result
 from qkv.claims.verdict import interval_of_mean
 from qkv.report.charts import short, ticks
@@ -39,9 +41,6 @@ class Picture(NamedTuple):
     label: str  # what it shows, for those who cannot see it
 
 
-Panel = Callable[[Result], Picture]
-
-
 def render(picture: Picture) -> str:
     """Return a whole SVG file."""
     return (
@@ -61,7 +60,7 @@ def stack(*pictures: Picture) -> Picture:
 
 def strip(
     *figures: str,
-    variants: Sequence[str] | None = None,
+    variants: Sequence[str] = (),
     marks: Mapping[str, float] | None = None,
     log: bool = False,
     span: Sequence[float] = (),
@@ -73,7 +72,7 @@ def strip(
     """
 
     def draw(result: Result) -> Picture:
-        names = list(variants or result.figures)
+        names = variants or [*result.figures]
         reached = [
             *span,
             *(marks or {}).values(),
@@ -82,7 +81,7 @@ def strip(
         axis = _Axis(reached, LEFT - 30, WIDTH - RIGHT, log)
         return stack(*(_strip(result, figure, names, axis, marks or {}) for figure in figures))
 
-    return draw
+    return Panel(figures, tuple(variants), draw)
 
 
 def _strip(result: Result, figure: str, names: Sequence[str], axis: "_Axis", marks: Mapping[str, float]) -> Picture:
@@ -120,22 +119,32 @@ def curves(
     figure: str,
     x: Sequence[float],
     x_label: str,
-    variants: Sequence[str] | None = None,
+    variants: Sequence[str] = (),
     log: bool = False,
     span: Sequence[float] = (),
 ) -> Panel:
     """Return a panel of a curve for each variant: the mean over seeds, in a band from the lowest to the highest seed."""
-    return lambda result: _curves(result, figure, x, x_label, list(variants or result.figures), log, span)
+
+    def draw(result: Result) -> Picture:
+        values = {name: result.values(name, figure) for name in variants or result.figures}
+        return _curves(values, result.named.claim.units[figure], x, x_label, log, span)
+
+    return Panel((figure,), tuple(variants), draw)
 
 
 def _curves(
-    result: Result, figure: str, x: Sequence[float], x_label: str, names: Sequence[str], log: bool, span: Sequence[float]
+    values: Mapping[str, Sequence[Sequence[float]]],
+    title: str,
+    x: Sequence[float],
+    x_label: str,
+    log: bool,
+    span: Sequence[float],
 ) -> Picture:
-    top, bottom = 34, 236
+    """Draw the curves of some names, each with one curve for each seed."""
+    names, top, bottom = [*values], 34, 236
     columns = 1 if max(map(len, names)) > HALF else 2
     legend_rows = math.ceil(len(names) / columns)
     height = bottom + 44 + 20 * legend_rows
-    values = {name: result.values(name, figure) for name in names}
     across = _Axis(x, LEFT, WIDTH - 14, log)
     up = _Axis([*span, *(value for some in values.values() for curve in some for value in curve)], bottom, top)
     body = ""
@@ -158,7 +167,7 @@ def _curves(
         left, y = (LEFT if number % columns == 0 else WIDTH / 2 + 10), bottom + 60 + 20 * (number // columns)
         body += f'<path class="s{colour}" stroke-width="3" d="M{left} {y - 4}h16"/>'
         body += f'<text x="{left + 22}" y="{y}">{html.escape(name)}</text>'
-    return _titled(result.named.claim.units[figure], height, body, f"over {x_label}")
+    return _titled(title, height, body, f"over {x_label}")
 
 
 def _titled(title: str, height: float, body: str, over: str) -> Picture:
@@ -180,6 +189,8 @@ class _Axis:
 
     def __init__(self, values: Sequence[float], start: float, end: float, log: bool = False):
         self.log, self.start, self.end = log, start, end
+        if log and min(values) <= 0:
+            raise ConfigError(f"a logarithmic picture needs positive values, got {min(values):g}; leave log=True out")
         low, high = (math.log10(min(values)), math.log10(max(values))) if log else (min(values), max(values))
         room = (high - low) * 0.04 or abs(high) * 0.05 or 0.5
         self.low, self.high = low - room, high + room

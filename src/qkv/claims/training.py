@@ -127,11 +127,17 @@ class Trained:
         return right / max(1, total)
 
     def token_ids(self, pairs: Sequence[TextPair]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the ids of sources (N, S), of what the decoder reads (N, T) and of its labels (N, T); texts are as long."""
+        """Return the ids of sources (N, S), of what the decoder reads (N, T), and of the labels of its T steps (N, T).
+
+        Texts of a side must have equal lengths. The last step, which writes the end of the text, is left out.
+        """
         tokenizers = load_tokenizers(self.folder)
         assert tokenizers is not None
-        source = torch.tensor(tokenizers.source.encode_batch([source for source, _ in pairs]))
-        labels = torch.tensor(tokenizers.target.encode_batch([target for _, target in pairs]))
+        sides = [tokenizers.source.encode_batch([source for source, _ in pairs])]
+        sides += [tokenizers.target.encode_batch([target for _, target in pairs])]
+        if any(len({*map(len, ids)}) > 1 for ids in sides):
+            raise DataError("token_ids takes texts of equal lengths; draw them with lengths=(12, 12)")
+        source, labels = map(torch.tensor, sides)
         return source, torch.cat([torch.full_like(labels[:, :1], tokenizers.target.bos), labels[:, :-1]], 1), labels
 
 

@@ -12,10 +12,10 @@ on the predicted side of it, and does not hold if the whole interval lies on the
 interval lies within its bounds, and does not hold if the interval excludes 0 and the mean lies beyond a bound. So a verdict of
 either kind needs data, and few noisy figures give "undecided".
 
-A claim holds if all of its parts do, and does not hold if none does: both are false alarms in at most 5 % of all cases, however
-many parts there are, since all of them must err at once. Further predictions (reasons, limits, uses) are judged and shown, and
-do not count. Controls are rules too: if one fails, the experiment could not have shown the effect, and the verdict is "undecided"
-whatever the parts say.
+A claim holds if all of its parts do, and does not hold if none does. If it is false, at least one of its parts is, and holds by
+chance in at most 5 % of all cases: so many parts make no false alarm more likely. Further predictions (reasons, limits, uses)
+are judged and shown, and do not count. Controls are rules too: if one fails, the experiment could not have shown the effect, and
+the verdict is "undecided" whatever the parts say.
 """
 
 import math
@@ -68,6 +68,13 @@ class Verdict:
         return asdict(self)
 
 
+def shown(side: Side) -> str:
+    """Return a side of a comparison in words."""
+    if isinstance(side, tuple):
+        return f"{side[0]} minus {side[1]}"
+    return side if isinstance(side, str) else f"{side:g}"
+
+
 @dataclass(frozen=True)
 class VerdictRule(ABC):
     """One part of a claim, or a control: what it says in words, and the figure that it is about."""
@@ -88,9 +95,21 @@ class VerdictRule(ABC):
             found |= {side} if isinstance(side, str) else set(side) if isinstance(side, tuple) else set()
         return found
 
+    @property
     @abstractmethod
+    def asks(self) -> str:
+        """What must be so of the figure, in words: "one head: at least 0.05 above 4 heads"."""
+
+    @abstractmethod
+    def compare(self, figures: Figures) -> Finding:
+        """Compare the figures of enough seeds."""
+
     def judge(self, figures: Figures) -> Finding:
-        """Compare the figures."""
+        """Compare the figures; undecided where there are too few seeds."""
+        count = len(self.values(self.of, figures))
+        if count < MIN_SEEDS:
+            return Finding(self.says, UNDECIDED, f"{count} seed{'s' * (count > 1)}; at least {MIN_SEEDS} are needed", self.figure)
+        return self.compare(figures)
 
     def values(self, side: Side, figures: Figures) -> list[float]:
         """Return one value for each seed."""
@@ -103,11 +122,8 @@ class VerdictRule(ABC):
 
     def judge_bound(self, figures: Figures, bound: float, above: bool) -> Finding:
         """Say whether the whole interval of the mean of `of` lies above a bound, or below it."""
-        values = self.values(self.of, figures)
-        found = interval_of_mean(values)
-        if len(values) < MIN_SEEDS:
-            outcome, reason = UNDECIDED, f"{len(values)} seeds; at least {MIN_SEEDS} are needed"
-        elif found.low <= bound <= found.high:
+        found = interval_of_mean(self.values(self.of, figures))
+        if found.low <= bound <= found.high:
             outcome, reason = UNDECIDED, "the bound lies within the interval"
         else:
             outcome = HOLDS if (found.low > bound) == above else FAILS
@@ -126,13 +142,12 @@ class Compared(VerdictRule):
     def sides(self) -> tuple[Side, ...]:
         return self.of, self.than
 
-    def interval(self, figures: Figures, ratio: bool = False) -> tuple[list[float], "Interval"]:
-        """Return the differences of seeds, of logarithms for a ratio, and the interval of their mean."""
+    def interval(self, figures: Figures, ratio: bool = False) -> "Interval":
+        """Return the interval of the mean difference, of logarithms for a ratio."""
         of, than = (self.values(side, figures) for side in (self.of, self.than))
         if ratio and min(*of, *than) <= 0:
             raise ConfigError(f"{self.says}: a ratio of {self.figure} needs positive values, got {min(*of, *than):g}; use by=")
-        found = [math.log(a / b) if ratio else a - b for a, b in zip(of, than, strict=True)]
-        return found, interval_of_mean(found)
+        return interval_of_mean([math.log(a / b) if ratio else a - b for a, b in zip(of, than, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -151,19 +166,30 @@ class Higher(Compared):
         if not large_enough or (self.by is not None and self.times is not None):
             raise ConfigError(f"{self.says}: give the effect that matters: by= above 0, or times= above 1")
 
-    def judge(self, figures: Figures) -> Finding:
+    @property
+    def bound(self) -> float | None:
+        """The number that `of` must be beyond; None where it is compared with a variant."""
+        if isinstance(self.than, str | tuple):
+            return None
+        return self.than * self.times**self.direction if self.times else self.than + self.direction * (self.by or 0.0)
+
+    @property
+    def asks(self) -> str:
+        if self.bound is not None:
+            return f"{shown(self.of)}: at {'least' if self.direction > 0 else 'most'} {self.bound:g}"
+        size = f"by a factor of at least {self.times:g}" if self.times else f"by at least {self.by:g}"
+        return f"{shown(self.of)}: {'higher' if self.direction > 0 else 'lower'} than {shown(self.than)} {size}"
+
+    def compare(self, figures: Figures) -> Finding:
+        if self.bound is not None:
+            return self.judge_bound(figures, self.bound, self.direction > 0)
         ratio = self.times is not None
-        if not isinstance(self.than, str | tuple):
-            bound = self.than * self.times**self.direction if self.times else self.than + self.direction * (self.by or 0.0)
-            return self.judge_bound(figures, bound, self.direction > 0)
         wanted = math.log(self.times) if self.times is not None else self.by
         assert wanted is not None
-        differences, found = self.interval(figures, ratio)
+        found = self.interval(figures, ratio)
         mean = self.direction * found.mean
         low, high = sorted((self.direction * found.low, self.direction * found.high))
-        if len(differences) < MIN_SEEDS:
-            outcome, reason = UNDECIDED, f"{len(differences)} seeds; at least {MIN_SEEDS} are needed"
-        elif low > 0 and mean >= wanted:
+        if low > 0 and mean >= wanted:
             outcome, reason = HOLDS, "the effect is there, and as large as it must be"
         elif high < wanted:
             other = "the effect goes the other way" if high < 0 else "the effect is smaller than it must be" if low > 0 else None
@@ -192,11 +218,13 @@ class Same(Compared):
         if self.within <= 0:
             raise ConfigError(f"{self.says}: within= must be above 0, got {self.within:g}")
 
-    def judge(self, figures: Figures) -> Finding:
-        differences, found = self.interval(figures)
-        if len(differences) < MIN_SEEDS:
-            outcome, reason = UNDECIDED, f"{len(differences)} seeds; at least {MIN_SEEDS} are needed"
-        elif -self.within < found.low and found.high < self.within:
+    @property
+    def asks(self) -> str:
+        return f"{shown(self.of)}: within {self.within:g} of {shown(self.than)}"
+
+    def compare(self, figures: Figures) -> Finding:
+        found = self.interval(figures)
+        if -self.within < found.low and found.high < self.within:
             outcome, reason = HOLDS, "any difference is smaller than matters"
         elif (found.low > 0 or found.high < 0) and abs(found.mean) >= self.within:
             outcome, reason = FAILS, "there is a difference, and it is large enough to matter"
@@ -211,7 +239,11 @@ class AtMost(VerdictRule):
 
     at_most: float
 
-    def judge(self, figures: Figures) -> Finding:
+    @property
+    def asks(self) -> str:
+        return f"{shown(self.of)}: at most {self.at_most:g}"
+
+    def compare(self, figures: Figures) -> Finding:
         return self.judge_bound(figures, self.at_most, above=False)
 
 
@@ -226,13 +258,21 @@ class Always(VerdictRule):
         if (self.at_most is None) == (self.at_least is None):
             raise ConfigError(f"{self.says}: give either at_most= or at_least=")
 
-    def judge(self, figures: Figures) -> Finding:
+    @property
+    def bound(self) -> str:
+        return f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least:g}"
+
+    @property
+    def asks(self) -> str:
+        return f"{shown(self.of)}: {self.bound} in every seed"
+
+    def compare(self, figures: Figures) -> Finding:
         values = self.values(self.of, figures)
         if self.at_most is not None:
-            worst, good, bound = max(values), max(values) <= self.at_most, f"at most {self.at_most:g}"
+            worst, good = max(values), max(values) <= self.at_most
         else:
-            worst, good, bound = min(values), min(values) >= (self.at_least or 0.0), f"at least {self.at_least:g}"
-        reason = f"{worst:.3g} in the worst of {len(values)} seeds; wanted {bound}"
+            worst, good = min(values), min(values) >= (self.at_least or 0.0)
+        reason = f"{worst:.3g} in the worst of {len(values)} seeds; wanted {self.bound}"
         return Finding(self.says, HOLDS if good else FAILS, reason, self.figure)
 
 

@@ -1,6 +1,7 @@
 """qkv claims: claims of the literature as experiments. Without a command it lists them; run, page and table."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,8 +66,10 @@ def show_command(
     print(f"what would change the verdict: {claim.changes}\n\nvariants: {'; '.join(claim.variants)}")
     for label, rules in (("the claim holds if", claim.parts), ("also predicted", claim.further), ("controls", claim.controls)):
         if rules:
-            print(f"{label}: {'; '.join(rule.says for rule in rules)}")
-    print(f"sizes: {', '.join(claim.sizes)}; {claim.seeds} seeds; file: {named.file}")
+            print(f"\n{label}:")
+        for rule in rules:
+            print(f"- {rule.says} ({claim.units[rule.figure]}, {rule.asks})")
+    print(f"\nsizes: {', '.join(claim.sizes)}; {claim.seeds} seeds; file: {named.file}")
 
 
 @claims_app.command("run")
@@ -104,6 +107,7 @@ def run_command(
     given += ["--text", str(text)] if text else []
     if len(chosen) == 1:
         print(f"predicted: {find_claim(chosen[0]).claim.prediction}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         for result in run_claims(chosen, out, options, lambda line: print(line, file=sys.stderr, flush=True)):
             folder = out / result.named.name / result.size
@@ -129,7 +133,7 @@ def _print_verdict(record: dict[str, Any], before: dict[str, Any] | None, folder
     if old := facts["cells from other code"]:
         print(f"{old} of {facts['cells']} cells were computed by other code of qkv; --fresh computes them again")
     time = f"{duration(facts['cpu_seconds'])} of one core for all cells together, {duration(facts['seconds'])} by the clock"
-    print(f"{len(record['seeds'])} seeds, {time}; {folder / PAGE}", flush=True)
+    print(f"{len(record['seeds'])} seed{'s' * (len(record['seeds']) > 1)}, {time}; {folder / PAGE}", flush=True)
 
 
 @claims_app.command("page")

@@ -80,5 +80,5 @@ CLAIM = Claim(
         Lower("narrow, the task is learned", "loss", "additive, narrow", than=math.log(16), by=1.0),
         Lower("wide, the task is learned", "loss", "additive, wide", than=math.log(16), by=1.0),
     ),
-    picture=(strip("mean_loss"), strip("loss")),
+    picture=[strip("mean_loss"), strip("loss")],
 )

@@ -89,7 +89,7 @@ CLAIM = Claim(
     "and soup. To it they are almost the same word. Only company that goes with one of them tells them apart.",
     formula="cos(hot, cold) ≈ 1 if p(c | hot) ≈ p(c | cold) for all words c in their contexts",
     changes="Text that tells opposites apart, dictionaries of opposites (counter-fitting), or a wider view than a window: "
-    "language models see which continuation fits.",
+    "language models see which continuation fits. That opposites share their company is put into this language, not found in it.",
     variants={
         "opposites share their company": {"adverbs": 0.1, "count": 1},
         "opposites have company of their own": {"adverbs": 1.0, "count": 3},
@@ -110,5 +110,5 @@ CLAIM = Claim(
         Higher("vectors follow co-occurrence", "company", "opposites share their company", than=0.0, by=0.3),
     ),
     controls=(Higher("the measure sees company of their own", "gap", "opposites have company of their own", than=0.0, by=0.1),),
-    picture=(strip("synonyms", "opposites", "others", span=(0, 1)),),
+    picture=[strip("synonyms", "opposites", "others", span=(0, 1))],
 )

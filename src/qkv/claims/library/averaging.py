@@ -72,5 +72,5 @@ CLAIM = Claim(
         Always("the task is learned", "last", "rate stays high", at_most=2.5),
         Higher("there is room to gain", "last", "rate falls to 0", than=0.06, by=0.02),
     ),
-    picture=(strip("gain", marks={"no gain": 0.0}), strip("last"), strip("mean")),
+    picture=[strip("gain", marks={"no gain": 0.0}), strip("last"), strip("mean")],
 )  # fmt: skip

@@ -65,5 +65,5 @@ CLAIM = Claim(
         Always("the task is learned", "loss", SMALL_BATCHES, at_most=2.5),
         Higher("a higher rate is no better for few updates", "edge", "big batches, few updates", than=0.0, by=0.001),
     ),
-    picture=(strip("loss"), strip(*(f"at {rate}" for rate in RATES), span=(0,))),
+    picture=[strip("loss"), strip(*(f"at {rate}" for rate in RATES), span=(0,))],
 )  # fmt: skip

@@ -61,5 +61,5 @@ CLAIM = Claim(
         Higher("attention learns short texts", "short", "attention", than=0.0, by=0.8),
         Higher("one vector learns short texts", "short", "one vector", than=0.0, by=0.8),
     ),
-    picture=(curves("right", LENGTHS, "words in the text", span=(0, 1)),),
+    picture=[curves("right", LENGTHS, "words in the text", span=(0, 1))],
 )

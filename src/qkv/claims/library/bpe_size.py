@@ -90,5 +90,5 @@ CLAIM = Claim(
         Higher("the language is learned", "right", "200 pieces, more data", than=0.0, by=0.5),
         Higher("little data has words that are met seldom", "rare", "whole words", than=0.0, by=0.05),
     ),
-    picture=(strip("right"), strip("tokens", span=(0,))),
+    picture=[strip("right"), strip("tokens", span=(0,))],
 )  # fmt: skip

@@ -83,5 +83,5 @@ CLAIM = Claim(
         Higher("words are learned", "seen", "words", than=0.0, by=0.5),
         Always("there are unseen forms to test", "share", "words", at_least=0.5),
     ),
-    picture=(strip("seen", "unseen", span=(0, 1)), strip("tokens", span=(0,))),
+    picture=[strip("seen", "unseen", span=(0, 1)), strip("tokens", span=(0,))],
 )

@@ -128,5 +128,5 @@ CLAIM = Claim(
         Always("little text has unknown words", "unknown", "words, little text", at_least=0.01),
         *(Higher(f"{kind} are learned", "gain", f"{kind}, much text", than=0.0, by=0.5) for kind in ("characters", "words")),
     ),
-    picture=(strip("nats"), strip("known")),
+    picture=[strip("nats"), strip("known")],
 )  # fmt: skip

@@ -119,5 +119,5 @@ CLAIM = Claim(
         Same("one vector for both senses tells nothing", "senses", "GloVe", than=0.5, within=0.01),
         Higher("the words around tell the sense", "senses", "GloVe, mean of the sentence", than=0.5, by=0.2),
     ),
-    picture=(strip("senses", marks={"chance": 0.5}, span=(0.4, 1)), strip("change")),
+    picture=[strip("senses", marks={"chance": 0.5}, span=(0.4, 1)), strip("change")],
 )

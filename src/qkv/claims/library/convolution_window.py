@@ -92,5 +92,5 @@ CLAIM = Claim(
         Always("dilation widens it exponentially", "exponential", "dilated", at_most=0),
     ),
     controls=(Always("the measure sees all words where all matter", "one", "attention", at_least=LENGTH),),
-    picture=(curves("seen", range(1, LAYERS + 1), "layers"),),
+    picture=[curves("seen", range(1, LAYERS + 1), "layers")],
 )

@@ -100,6 +100,6 @@ CLAIM = Claim(
         *(Always(f"width {w}: short texts lie below it", "shortest", f"width {w}", at_most=1.0) for w in WIDTHS),
         *(Always(f"width {w}: long texts lie above it", "longest", f"width {w}", at_least=1.0) for w in WIDTHS),
     ),
-    picture=(curves("ratios", LENGTHS, "length of the text, in widths", log=True), strip("length")),
+    picture=[curves("ratios", LENGTHS, "length of the text, in widths", log=True), strip("length")],
     timed=True,
 )  # fmt: skip

@@ -70,5 +70,5 @@ CLAIM = Claim(
         Higher("initial weights learn from many examples", "many", "initial weights", than=0.5, by=0.3),
         Higher("pretrained weights learn from many examples", "many", "pretrained", than=0.5, by=0.3),
     ),
-    picture=(curves("right", EXAMPLES, "labelled sentences", log=True, span=(0.5, 1)),),
+    picture=[curves("right", EXAMPLES, "labelled sentences", log=True, span=(0.5, 1))],
 )  # fmt: skip

@@ -129,5 +129,5 @@ CLAIM = Claim(
         Higher("GPT tells numbers that show before", "verbs", "GPT", than=0.5, by=0.2),
         Higher("BERT tells numbers that show before", "verbs", "BERT", than=0.5, by=0.2),
     ),
-    picture=(strip("subjects", "verbs", "whole", marks={"chance": 0.5}, span=(0.4, 1)), strip("next")),
+    picture=[strip("subjects", "verbs", "whole", marks={"chance": 0.5}, span=(0.4, 1)), strip("next")],
 )  # fmt: skip

@@ -68,5 +68,5 @@ CLAIM = Claim(
         Higher("without dropout the network learns by heart", "gap", "none", than=0.0, by=0.1),
         Always("the task is learned", "loss", "both", at_most=2.5),
     ),
-    picture=(strip("loss"), strip("gap")),
+    picture=[strip("loss"), strip("gap")],
 )  # fmt: skip

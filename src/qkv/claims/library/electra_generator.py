@@ -72,9 +72,9 @@ CLAIM = Claim(
         Higher("pretraining helps", "tuned", "a quarter", "no pretraining", by=0.02),
         Higher("a larger generator is better at its own task", "generator", "a quarter", "as large", by=0.02),
     ),
-    picture=(
+    picture=[
         strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)),
         strip("generator", variants=PRETRAINED),
         strip("replaced", variants=PRETRAINED, span=(0,)),
-    ),
+    ],
 )  # fmt: skip

@@ -100,5 +100,5 @@ CLAIM = Claim(
         Higher("BERT learns from its text", "tuned", "BERT", "no pretraining", by=0.02),
         Lower("ELECTRA computes no more than BERT", "work", "ELECTRA", "BERT", times=1.01),
     ),
-    picture=(strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("work", variants=PRETRAINED, span=(0,))),
+    picture=[strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("work", variants=PRETRAINED, span=(0,))],
 )  # fmt: skip

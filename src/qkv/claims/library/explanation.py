@@ -97,5 +97,5 @@ CLAIM = Claim(
         Higher("replacing finds the right letter in the Transformer", "found", "Transformer", than=0.0, by=0.9),
         Higher("replacing finds the right letter in the LSTM", "found", "LSTM with attention", than=0.0, by=0.9),
     ),
-    picture=(strip("agree", marks={"chance": 1 / LENGTH}, span=(0, 1)), strip("beside", span=(0, 1))),
+    picture=[strip("agree", marks={"chance": 1 / LENGTH}, span=(0, 1)), strip("beside", span=(0, 1))],
 )

@@ -117,5 +117,5 @@ CLAIM = Claim(
         *(Higher(f"{kind} fails", "rise", kind, than=0.0, by=0.3) for kind in ("learned", "sinusoidal")),
     ),
     controls=tuple(Higher(f"{kind} has learned to read", "gain", kind, than=0.0, by=1.0) for kind in KINDS),
-    picture=(curves("losses", [5 * (i + 1) / PIECES for i in range(PIECES)], "position, in lengths of training"),),
+    picture=[curves("losses", [5 * (i + 1) / PIECES for i in range(PIECES)], "position, in lengths of training")],
 )

@@ -80,5 +80,5 @@ CLAIM = Claim(
         Always("with all masks nothing leaks", "leak", "mask in every layer", at_most=1e-5),
         Same("with all masks letters are guessed", "loss", "mask in every layer", GUESSING, within=0.1),
     ),
-    picture=(strip("loss", marks={"guessing: nobody can do better": GUESSING}),),
+    picture=[strip("loss", marks={"guessing: nobody can do better": GUESSING})],
 )

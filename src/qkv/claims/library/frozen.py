@@ -73,5 +73,5 @@ CLAIM = Claim(
         Higher("pretraining learns agreement", "masked", "fine-tuned", than=0.5, by=0.1),
         Higher("fine-tuning learns the task", "right", "fine-tuned", than=0.5, by=0.1),
     ),
-    picture=(strip("right", marks={"chance": 0.5}, span=(0.4, 1)),),
+    picture=[strip("right", marks={"chance": 0.5}, span=(0.4, 1))],
 )

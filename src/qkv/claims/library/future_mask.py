@@ -71,6 +71,6 @@ CLAIM = Claim(
     parts=(Always("the gradients are the same", "change", "mask in every layer", at_most=1e-5),),
     further=(Higher("one pass is faster", "saved", "mask in every layer", than=1.0, times=5.0),),
     controls=(Always("the measure sees a missing mask", "change", "no mask", at_least=0.01),),
-    picture=(strip("change", log=True, marks={"rounding": 1e-5}),),
+    picture=[strip("change", log=True, marks={"rounding": 1e-5})],
     timed=True,
 )

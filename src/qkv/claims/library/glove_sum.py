@@ -74,5 +74,5 @@ CLAIM = Claim(
         Higher("GloVe learns topics", "topic", "vectors of words", than=0.1, by=0.2),
         Same("both matrices are equally good", "topic", "vectors of contexts", "vectors of words", within=0.03),
     ),
-    picture=(strip("topic"), strip("analogies")),
+    picture=[strip("topic"), strip("analogies")],
 )

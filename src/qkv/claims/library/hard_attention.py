@@ -78,5 +78,5 @@ CLAIM = Claim(
     ),
     further=(Same("what was trained soft can be used hard", "loss", "trained soft, used hard", "soft", within=0.1),),
     controls=(Lower("soft attention learns the task", "loss", "soft", than=0.5, by=0.1),),
-    picture=(strip("mean_loss"), strip("loss")),
+    picture=[strip("mean_loss"), strip("loss")],
 )

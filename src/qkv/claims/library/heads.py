@@ -98,5 +98,5 @@ CLAIM = Claim(
         Higher("there is room to differ", "loss", "4 heads", than=0.1, by=0.05),
         Higher("the measure sees heads that matter", "blind", "8 heads", than=0.0, by=1.0),
     ),
-    picture=(strip("loss"), strip("spare", span=(0, 1)), strip(*KINDS, variants=["8 heads"])),
+    picture=[strip("loss"), strip("spare", span=(0, 1)), strip(*KINDS, variants=["8 heads"])],
 )

@@ -94,5 +94,5 @@ CLAIM = Claim(
             by=0.1,
         ),
     ),
-    picture=(strip("excluded", "included", "nearest", span=(0, 1)),),
+    picture=[strip("excluded", "included", "nearest", span=(0, 1))],
 )

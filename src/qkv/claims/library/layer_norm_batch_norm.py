@@ -130,5 +130,5 @@ CLAIM = Claim(
         Lower("with one length layer norm learns", "loss", "layer norm, one length", than=UNLEARNED, by=0.8),
         Lower("with varying lengths layer norm learns", "loss", "layer norm, varying lengths", than=UNLEARNED, by=0.8),
     ),
-    picture=(strip("loss", "own", marks={"guessing": UNLEARNED}),),
+    picture=[strip("loss", "own", marks={"guessing": UNLEARNED})],
 )  # fmt: skip

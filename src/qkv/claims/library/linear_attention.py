@@ -85,7 +85,7 @@ CLAIM = Claim(
         AtMost("Linformer costs less than 0.1 nats", "loss", ("Linformer, 16 mixtures", "full"), at_most=0.1),
     ),
     controls=(Higher("far words matter for the task", "loss", "window of 1", "full", by=0.1),),
-    picture=(curves("milliseconds", LENGTHS, "words in the text", log=True), strip("loss")),
+    picture=[curves("milliseconds", LENGTHS, "words in the text", log=True), strip("loss")],
     timed=True,
     uses_text=True,
 )  # fmt: skip

@@ -114,5 +114,5 @@ CLAIM = Claim(
         Lower("the task is learned", "loss", "Transformer", than=3.0, by=2.5),
         Higher("cross-attention is needed", "blind", "Transformer", than=0.0, by=1.0),
     ),
-    picture=(strip("correlation", "loudness", span=(0, 1)), strip("most", "loudest", "least", span=(0,))),
+    picture=[strip("correlation", "loudness", span=(0, 1)), strip("most", "loudest", "least", span=(0,))],
 )

@@ -60,5 +60,5 @@ CLAIM = Claim(
         Higher("pretraining learns agreement", "masked", "all [MASK]", than=0.5, by=0.1),
         Higher("fine-tuning learns the task", "tuned", "all [MASK]", than=0.5, by=0.1),
     ),
-    picture=(strip("frozen", "tuned", marks={"chance": 0.5}, span=(0.4, 1)),),
+    picture=[strip("frozen", "tuned", marks={"chance": 0.5}, span=(0.4, 1))],
 )

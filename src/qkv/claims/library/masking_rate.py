@@ -69,5 +69,5 @@ CLAIM = Claim(
         Higher("pretraining helps fine-tuning", "tuned", "40 %", "no pretraining", by=0.02),
         Higher("80 % is too much", "masked", "40 %", "80 %", by=0.02),
     ),
-    picture=(strip("tuned", "masked", marks={"chance": 0.5}, span=(0.4, 1)),),
+    picture=[strip("tuned", "masked", marks={"chance": 0.5}, span=(0.4, 1))],
 )  # fmt: skip

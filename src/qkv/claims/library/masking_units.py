@@ -83,5 +83,5 @@ CLAIM = Claim(
         *(Higher(f"pretraining helps: {name}", "tuned", name, "no pretraining", by=0.02) for name in PRETRAINED[1:]),
         Always("words have several pieces", "pieces", "pieces", at_least=1.5),
     ),
-    picture=(strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("guessed", variants=PRETRAINED, span=(0, 1))),
+    picture=[strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("guessed", variants=PRETRAINED, span=(0, 1))],
 )  # fmt: skip

@@ -116,5 +116,5 @@ CLAIM = Claim(
         Higher("BERT tells order better than a bag of all words", "lead", "sentence order", than=0.0, by=0.05),
     ),
     controls=(Higher("BERT learns next sentence", "bert", "next sentence", than=0.5, by=0.3),),
-    picture=(strip("topic", "words", "bert", "same", marks={"chance": 0.5}, span=(0.4, 1)),),
+    picture=[strip("topic", "words", "bert", "same", marks={"chance": 0.5}, span=(0.4, 1))],
 )  # fmt: skip

@@ -76,5 +76,5 @@ CLAIM = Claim(
         Same("with random spelling unseen words are guessed", "unseen", "n-grams, random spelling", than=CHANCE, within=0.05),
         Higher("without n-grams rare words are learned a little", "rare", "words", than=CHANCE, by=0.05),
     ),
-    picture=(strip("rare", "unseen", marks={"chance": CHANCE}, span=(0, 1)),),
+    picture=[strip("rare", "unseen", marks={"chance": CHANCE}, span=(0, 1))],
 )

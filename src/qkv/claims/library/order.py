@@ -55,5 +55,5 @@ CLAIM = Claim(
         Higher("with positions the task is learned", "accuracy", "sinusoidal", than=0.5, by=0.4),
         Always("the measure sees order where there is some", "change", "sinusoidal", at_least=0.01),
     ),
-    picture=(strip("accuracy", marks={"chance": 0.5}, span=(0, 1)),),
+    picture=[strip("accuracy", marks={"chance": 0.5}, span=(0, 1))],
 )

@@ -85,5 +85,5 @@ CLAIM = Claim(
         for variant in ("padded", "padded to twice the width", "packed")
     ),
     controls=(Always("the measure sees a missing mask", "change", "padded, no mask", at_least=0.01),),
-    picture=(strip("change", log=True, marks={"rounding": 1e-5}),),
+    picture=[strip("change", log=True, marks={"rounding": 1e-5})],
 )

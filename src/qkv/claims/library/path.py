@@ -112,8 +112,8 @@ CLAIM = Claim(
         Higher("the RNN learns near words", "accuracy", "RNN, near", than=0.0, by=0.8),
         Higher("attention learns near words", "accuracy", "attention, near", than=0.0, by=0.8),
     ),
-    picture=(
+    picture=[
         strip("accuracy", marks={"chance": 1 / len(CAPITALS)}, span=(0, 1)),
         curves("gradient", BACK, "words back", ["RNN, far", "attention, far"]),
-    ),
+    ],
 )

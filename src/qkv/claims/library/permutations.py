@@ -99,5 +99,5 @@ CLAIM = Claim(
         Lower("also if BERT fills in one after the other", "in_turn", "XLNet", "BERT", by=0.1),
     ),
     controls=[Higher(f"pretraining helps {name}", "tuned", name, f"{name}, no pretraining", by=0.02) for name in PRETRAINED],
-    picture=(strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("pair", "in_turn", variants=PRETRAINED)),
+    picture=[strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("pair", "in_turn", variants=PRETRAINED)],
 )  # fmt: skip

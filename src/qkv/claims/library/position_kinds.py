@@ -102,5 +102,5 @@ CLAIM = Claim(
         Higher("sinusoidal positions work", "right", "sinusoidal", than=0.0, by=0.9),
         Lower("the task needs positions", "right", "none", "sinusoidal", by=0.3),
     ),
-    picture=(strip("right", marks={"chance": 1 / 12}, span=(0, 1)),),
+    picture=[strip("right", marks={"chance": 1 / 12}, span=(0, 1))],
 )

@@ -54,5 +54,5 @@ CLAIM = Claim(
         Higher("positions matter here", "loss", "none", "sinusoidal", by=0.2),
         Lower("translation is learned", "loss", "sinusoidal", than=2.0, by=1.0),
     ),
-    picture=(strip("loss"),),
+    picture=[strip("loss")],
 )

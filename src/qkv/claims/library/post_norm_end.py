@@ -67,5 +67,5 @@ CLAIM = Claim(
             for norm in ("pre", "post")
         ),
     ),
-    picture=(strip("loss"), strip(*(f"at {rate}" for rate in RATES))),
+    picture=[strip("loss"), strip(*(f"at {rate}" for rate in RATES))],
 )

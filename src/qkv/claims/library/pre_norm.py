@@ -71,5 +71,5 @@ CLAIM = Claim(
         Lower(f"with warm-up {norm}-norm learns", "loss", f"{norm}-norm, warm-up", than=UNLEARNED, by=1.0)
         for norm in ("pre", "post")
     ),
-    picture=(strip("loss"),),
+    picture=[strip("loss")],
 )

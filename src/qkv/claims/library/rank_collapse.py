@@ -96,5 +96,5 @@ CLAIM = Claim(
         Always("words differ at first", "first", "attention alone", at_least=0.9),
         Always("the measure sees words that stay apart", "left", "with all", at_least=0.01),
     ),
-    picture=(curves("powers", range(12 + 1), "layers"),),
+    picture=[curves("powers", range(12 + 1), "layers")],
 )

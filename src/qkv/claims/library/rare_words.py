@@ -67,6 +67,6 @@ CLAIM = Claim(
         Higher("skip-gram learns frequent words", "frequent", "skip-gram", than=0.1, by=0.3),
         Higher("CBOW learns frequent words", "frequent", "CBOW, four times the epochs", than=0.1, by=0.3),
     ),
-    picture=(strip("rare", "frequent", marks={"chance": 0.1}, span=(0, 1)), strip("speed", log=True)),
+    picture=[strip("rare", "frequent", marks={"chance": 0.1}, span=(0, 1)), strip("speed", log=True)],
     timed=True,
 )

@@ -86,5 +86,5 @@ CLAIM = Claim(
         Lower("with residuals the deep network learns", "loss", "6 + 6 layers, residuals", than=UNLEARNED, by=0.8),
         Lower("with residuals the shallow network learns", "loss", "1 + 1 layers, residuals", than=UNLEARNED, by=0.8),
     ),
-    picture=(strip("loss", marks={"guessing": UNLEARNED}),),
+    picture=[strip("loss", marks={"guessing": UNLEARNED})],
 )  # fmt: skip

@@ -53,5 +53,5 @@ CLAIM = Claim(
         Same("with attention it does not matter", "loss", "reversed, attention", "forwards, attention", within=0.1),
     ),
     controls=(Lower("the better reading learns something", "loss", "reversed", than=2.6, by=0.5),),
-    picture=(strip("loss"),),
+    picture=[strip("loss")],
 )

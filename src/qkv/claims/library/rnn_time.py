@@ -125,10 +125,10 @@ CLAIM = Claim(
         AtMost("a second core hardly helps the RNN", "gain", "RNN", at_most=1.3),
     ),
     controls=tuple(Always(f"{kind}: the second core is free", "free", kind, at_least=1.4) for kind in ("RNN", "Transformer")),
-    picture=(
+    picture=[
         curves("chains", LENGTHS, "words in the text", log=True),
         curves("milliseconds", LENGTHS, "words in the text", log=True),
         strip("gain", marks={"none": 1.0}),
-    ),
+    ],
     timed=True,
 )  # fmt: skip

@@ -100,8 +100,8 @@ CLAIM = Claim(
         ),
     ),
     controls=(Lower("one wide head can learn it (guessing: 2.77 nats)", "loss", "scaled, one wide head", than=2.77, by=1.0),),
-    picture=(
+    picture=[
         curves("weights", WIDTHS, "width of the head", ["scaled, one wide head", "not scaled, one wide head"], log=True),
         strip("loss"),
-    ),
+    ],
 )  # fmt: skip

@@ -104,5 +104,5 @@ CLAIM = Claim(
         Always("the clock sees less work", "time", "half of the layers", at_most=0.75),
         Higher("the loss sees too few weights", "loss", "embeddings of a 32nd", "nothing shared", by=0.1),
     ),
-    picture=(strip("weights", span=(0,)), strip("time", marks={"no gain": 1.0}), strip("loss")),
+    picture=[strip("weights", span=(0,)), strip("time", marks={"no gain": 1.0}), strip("loss")],
 )  # fmt: skip

@@ -84,5 +84,5 @@ CLAIM = Claim(
         Higher("half of the words is too much", "tuned", "spans of three", "spans of three, half dropped", by=0.01),
     ),
     controls=(Higher("pretraining helps", "tuned", "spans of three", "no pretraining", by=0.02),),
-    picture=(strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("tokens", variants=PRETRAINED, span=(0,))),
+    picture=[strip("tuned", marks={"chance": 0.5}, span=(0.5, 1)), strip("tokens", variants=PRETRAINED, span=(0,))],
 )  # fmt: skip

@@ -93,5 +93,5 @@ CLAIM = Claim(
         *(Higher(f"training makes it look at {what}", name, "trained", "untrained", by=0.2) for name, what in NAMES.items()),
     ),
     controls=(Lower("translation is learned", "loss", "trained", than=2.0, by=1.0),),
-    picture=(strip("neighbour", "delimiter", "syntax", span=(0, 1)),),
+    picture=[strip("neighbour", "delimiter", "syntax", span=(0, 1))],
 )

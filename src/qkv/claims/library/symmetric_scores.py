@@ -88,5 +88,5 @@ CLAIM = Claim(
         Always("with one matrix scores are symmetric", "asymmetry", "W_q = W_k", at_most=1e-4),
         Always("with two they are not", "asymmetry", "W_q and W_k", at_least=0.1),
     ),
-    picture=(strip("loss"),),
+    picture=[strip("loss")],
 )

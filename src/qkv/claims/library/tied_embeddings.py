@@ -51,5 +51,5 @@ CLAIM = Claim(
         Higher("the measure sees a loss of capacity", "loss", "nothing tied, narrow", "nothing tied", by=0.05),
         Always("the task is learned", "loss", "nothing tied", at_most=4.0),
     ),
-    picture=(strip("loss"), strip("weights", span=(0,))),
+    picture=[strip("loss"), strip("weights", span=(0,))],
 )  # fmt: skip

@@ -43,7 +43,7 @@ def measure(cell: Cell) -> Measured:
 
 CLAIM = Claim(
     topic="words",
-    statement="Word2vec needs two embeddings of each word, since a word seldom stands beside itself.",
+    statement="Word2vec needs two embeddings of each word: with one, each word is expected beside itself.",
     source="Goldberg and Levy 2014, word2vec Explained, footnote 2; Mikolov et al. 2013, Distributed Representations, eq. 2",
     measured="The probability that skip-gram gives to a word in its own context, in a text where that hardly happens; and "
     "the share of the ten words nearest to a word that have its topic and its class (noun, verb or adjective).",
@@ -56,7 +56,8 @@ CLAIM = Claim(
     formula="one: p(w beside w) = σ(v · v) ≥ 1/2;   two: p(w beside w) = σ(v · v′), any value",
     changes="One pair in thousands is a word with itself, so that the mistake may cost little elsewhere: the part on "
     "neighbours tells. With one embedding words are alike that stand together, with two those that replace each other; tasks "
-    "about topics may like the first.",
+    "about topics may like the first. That the worse neighbours come from the expectation is not shown: one matrix also gets the "
+    "updates of both roles.",
     variants={
         "two embeddings": {"one": False, "width": 48},
         "one embedding": {"one": True, "width": 48},
@@ -79,5 +80,5 @@ CLAIM = Claim(
         Higher("one embedding learns topics", "topic", "one embedding", than=0.1, by=0.2),
         Higher("two embeddings learn topics", "topic", "two embeddings", than=0.1, by=0.2),
     ),
-    picture=(strip("itself", marks={"undecided": 0.5}, span=(0, 1)), strip("kind", span=(0, 1))),
+    picture=[strip("itself", marks={"undecided": 0.5}, span=(0, 1)), strip("kind", span=(0, 1))],
 )

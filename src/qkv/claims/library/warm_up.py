@@ -62,5 +62,5 @@ CLAIM = Claim(
         Lower("at a high rate it learns with warm-up", "loss", "high rate, warm-up", than=UNLEARNED, by=0.8),
         Lower("at a low rate it learns something", "loss", "low rate, warm-up", than=UNLEARNED, by=0.3),
     ),
-    picture=(strip("loss", marks={"guessing": UNLEARNED}),),
+    picture=[strip("loss", marks={"guessing": UNLEARNED})],
 )
