@@ -64,6 +64,11 @@ def padded_rows(ids: Tensor, keep: Tensor, head: Tensor | None = None) -> Rows:
     return Rows(ids, keep.long(), position, head)
 
 
+def unpadded_rows(ids: Tensor) -> Rows:
+    """Return rows of one text each, all of the same length. (B, S)."""
+    return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
+
+
 def next_tokens(rows: Rows) -> Tensor:
     """Return the token after each token of its text; IGNORE_INDEX after the last one and in padding. -> (R, W)."""
     same = (rows.text[:, 1:] == rows.text[:, :-1]) & (rows.text[:, 1:] > 0)

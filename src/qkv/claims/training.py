@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from qkv.base.errors import DataError
 from qkv.base.files import atomic_file
-from qkv.base.rows import Rows, padded_rows
 from qkv.claims.claim import Cell
 from qkv.folder.run import load_tokenizers, lock_run, open_run
 from qkv.folder.start import complete_recipe
@@ -139,11 +138,6 @@ class Trained:
             raise DataError("token_ids takes texts of equal lengths; draw them with lengths=(12, 12)")
         source, labels = map(torch.tensor, sides)
         return source, torch.cat([torch.full_like(labels[:, :1], tokenizers.target.bos), labels[:, :-1]], 1), labels
-
-
-def unpadded_rows(ids: Tensor) -> Rows:
-    """Return texts of equal lengths as rows. (N, S)."""
-    return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
 
 
 def train(

@@ -68,7 +68,7 @@ class Verdict:
         return asdict(self)
 
 
-def shown(side: Side) -> str:
+def in_words(side: Side) -> str:
     """Return a side of a comparison in words."""
     if isinstance(side, tuple):
         return f"{side[0]} minus {side[1]}"
@@ -176,9 +176,9 @@ class Higher(Compared):
     @property
     def asks(self) -> str:
         if self.bound is not None:
-            return f"{shown(self.of)}: at {'least' if self.direction > 0 else 'most'} {self.bound:g}"
+            return f"{in_words(self.of)}: at {'least' if self.direction > 0 else 'most'} {self.bound:g}"
         size = f"by a factor of at least {self.times:g}" if self.times else f"by at least {self.by:g}"
-        return f"{shown(self.of)}: {'higher' if self.direction > 0 else 'lower'} than {shown(self.than)} {size}"
+        return f"{in_words(self.of)}: {'higher' if self.direction > 0 else 'lower'} than {in_words(self.than)} {size}"
 
     def compare(self, figures: Figures) -> Finding:
         if self.bound is not None:
@@ -220,7 +220,7 @@ class Same(Compared):
 
     @property
     def asks(self) -> str:
-        return f"{shown(self.of)}: within {self.within:g} of {shown(self.than)}"
+        return f"{in_words(self.of)}: within {self.within:g} of {in_words(self.than)}"
 
     def compare(self, figures: Figures) -> Finding:
         found = self.interval(figures)
@@ -241,7 +241,7 @@ class AtMost(VerdictRule):
 
     @property
     def asks(self) -> str:
-        return f"{shown(self.of)}: at most {self.at_most:g}"
+        return f"{in_words(self.of)}: at most {self.at_most:g}"
 
     def compare(self, figures: Figures) -> Finding:
         return self.judge_bound(figures, self.at_most, above=False)
@@ -259,12 +259,13 @@ class Always(VerdictRule):
             raise ConfigError(f"{self.says}: give either at_most= or at_least=")
 
     @property
-    def bound(self) -> str:
+    def limit(self) -> str:
+        """The bound in words."""
         return f"at most {self.at_most:g}" if self.at_most is not None else f"at least {self.at_least:g}"
 
     @property
     def asks(self) -> str:
-        return f"{shown(self.of)}: {self.bound} in every seed"
+        return f"{in_words(self.of)}: {self.limit} in every seed"
 
     def compare(self, figures: Figures) -> Finding:
         values = self.values(self.of, figures)
@@ -272,7 +273,7 @@ class Always(VerdictRule):
             worst, good = max(values), max(values) <= self.at_most
         else:
             worst, good = min(values), min(values) >= (self.at_least or 0.0)
-        reason = f"{worst:.3g} in the worst of {len(values)} seeds; wanted {self.bound}"
+        reason = f"{worst:.3g} in the worst of {len(values)} seeds; wanted {self.limit}"
         return Finding(self.says, HOLDS if good else FAILS, reason, self.figure)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.base.errors import ConfigError
-from qkv.base.rows import Rows, map_tensors, padded_rows
+from qkv.base.rows import Rows, map_tensors, padded_rows, unpadded_rows
 from qkv.lens.attribution import Attribution, attribute
 from qkv.lens.capture import capture_calls
 from qkv.lens.explained import MAX_TOKENS, Explained, OutputQuestion, ask, source_rows
@@ -341,7 +341,7 @@ class UnilmInspector:
     def masked_target(self, position: int) -> Rows:
         """Return the target before a position, followed by [MASK]."""
         ids = torch.tensor([[*self.texts["target"].ids[:position], self.network.mask]], device=self.source.ids.device)
-        return padded_rows(ids, torch.ones_like(ids, dtype=torch.bool))
+        return unpadded_rows(ids)
 
 
 def _target_question(text: TokenizedText, tokenizer: Tokenizer, word: int | None, instead: str | None) -> OutputQuestion:

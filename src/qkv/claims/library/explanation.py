@@ -8,10 +8,11 @@ agreement in LSTMs, whose states know their neighbours: attention may look besid
 import torch
 from torch import Tensor
 
+from qkv.base.rows import unpadded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
-from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs, unpadded_rows
+from qkv.claims.training import RNN, TRANSFORMER, Trained, train_pairs
 from qkv.claims.verdict import Higher
 from qkv.lens.capture import cross_attention
 

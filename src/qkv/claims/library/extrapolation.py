@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.base.rows import padded_rows
+from qkv.base.rows import unpadded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.language import Language, texts
 from qkv.claims.pictures import curves
@@ -44,7 +44,7 @@ def use_sinusoids(job: Job) -> None:
 def losses(gpt: Any, ids: Tensor) -> Tensor:
     """Return the mean loss of each token but the first, by position. (B, T + 1) -> (T,)."""
     with torch.no_grad():
-        logits = gpt.logits(gpt(padded_rows(ids[:, :-1], ids[:, :-1] >= 0)))
+        logits = gpt.logits(gpt(unpadded_rows(ids[:, :-1])))
     return F.cross_entropy(logits.mT, ids[:, 1:], reduction="none").mean(0)
 
 
@@ -117,5 +117,6 @@ CLAIM = Claim(
         *(Higher(f"{kind} fails", "rise", kind, than=0.0, by=0.3) for kind in ("learned", "sinusoidal")),
     ),
     controls=tuple(Higher(f"{kind} has learned to read", "gain", kind, than=0.0, by=1.0) for kind in KINDS),
+    # Texts are five times as long as those of training, at all sizes.
     picture=[curves("losses", [5 * (i + 1) / PIECES for i in range(PIECES)], "position, in lengths of training")],
 )

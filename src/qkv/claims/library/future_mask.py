@@ -8,7 +8,7 @@ import time
 
 import torch
 
-from qkv.base.rows import padded_rows
+from qkv.base.rows import unpadded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
 from qkv.claims.verdict import Always, Higher
@@ -23,7 +23,7 @@ def gradients(model: Gpt, texts: torch.Tensor, cut: bool) -> list[torch.Tensor]:
     """Return the gradients of all next-word losses: of whole texts in one pass, or of each prefix by itself."""
     model.zero_grad()
     for length in range(1, texts.size(1)) if cut else [texts.size(1) - 1]:
-        hidden = model(padded_rows(texts[:, :length], texts[:, :length] >= 0))
+        hidden = model(unpadded_rows(texts[:, :length]))
         predicted = slice(length - 1, length) if cut else slice(0, length)
         labels = texts[:, 1 : length + 1][:, predicted]
         weight = model.embedding.token_embedding.weight

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from qkv.base.rows import padded_rows
+from qkv.base.rows import unpadded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.language import SIMPLE, Language, training_text
 from qkv.claims.pictures import curves, strip
@@ -28,7 +28,7 @@ def milliseconds(cell: Cell, length: int) -> float:
     model = Bert(BertConfig(**SHAPE, max_positions=length, attention=cell["model.attention"]), VOCABULARY).to(cell.device).eval()
     ids = torch.randint(VOCABULARY, (1, length), device=cell.device)
     with torch.no_grad():
-        return 1000 * seconds(lambda: model(padded_rows(ids, ids >= 0)), cell.device)
+        return 1000 * seconds(lambda: model(unpadded_rows(ids)), cell.device)
 
 
 def measure(cell: Cell) -> Measured:

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from qkv.base.rows import unpadded_rows
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
 from qkv.claims.probes import without_heads
-from qkv.claims.training import TRANSFORMER, train_pairs, unpadded_rows
+from qkv.claims.training import TRANSFORMER, train_pairs
 from qkv.claims.verdict import Higher, Lower
 from qkv.lens.capture import capture
 

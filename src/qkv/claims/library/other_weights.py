@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.base.rows import Rows
+from qkv.base.rows import Rows, unpadded_rows
 from qkv.base.seeds import rng_at
 from qkv.claims import tasks
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import strip
-from qkv.claims.training import RNN, Trained, train_pairs, unpadded_rows
+from qkv.claims.training import RNN, Trained, train_pairs
 from qkv.claims.verdict import AtMost, Higher
 from qkv.jobs.job import Job
 from qkv.parts.dot_product import changing_weights, recording

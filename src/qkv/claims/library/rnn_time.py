@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qkv.base.rows import padded_rows
+from qkv.base.rows import unpadded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.pictures import curves, strip
 from qkv.claims.timing import seconds
@@ -76,7 +76,7 @@ def measure(cell: Cell) -> Measured:
     """Count the longest chain, and time passes over one text by its length and by the number of cores."""
     torch.manual_seed(cell.seed)
     texts = [torch.randint(VOCABULARY, (1, length)) for length in LENGTHS]
-    rows = [padded_rows(ids, ids >= 0) for ids in texts]
+    rows = [unpadded_rows(ids) for ids in texts]
     encode, chained = build(cell["kind"], cell["width"])
     chains = [float(longest_chain(chained(one))) for one in rows]
     numbers = torch.randn(1024, 1024)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from qkv.base.rows import Rows, padded_rows
+from qkv.base.rows import Rows, unpadded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.language import Language, sentence_text
 from qkv.claims.pictures import strip
@@ -31,7 +31,7 @@ def relative_time(shapes: list[dict[str, Any]], cell: Cell) -> float:
     """Return the time of a pass forward and backward of the first network, relative to that of the second."""
     models = [Albert(AlbertConfig(**one), VOCABULARY).to(cell.device) for one in shapes]
     ids = torch.randint(VOCABULARY, (cell["rows"], LENGTH), generator=torch.Generator().manual_seed(cell.seed)).to(cell.device)
-    rows = padded_rows(ids, ids >= 0)
+    rows = unpadded_rows(ids)
     found: list[list[float]] = [[], []]
     for _ in range(REPEATS):  # in turn, so that what slows the machine down, such as other cells, slows both
         for model, times in zip(models, found, strict=True):

@@ -9,7 +9,7 @@ network too.
 
 import torch
 
-from qkv.base.rows import padded_rows
+from qkv.base.rows import padded_rows, unpadded_rows
 from qkv.claims.claim import Cell, Claim, Measured
 from qkv.claims.language import SMALL, STOP, Language, Sentence, translations
 from qkv.claims.pictures import strip
@@ -32,7 +32,7 @@ def encoder_weights(run: Trained, sentences: list[Sentence]) -> list[torch.Tenso
     begin = torch.full((len(ids), 1), found.target.bos)
     model = run.model.to("cpu")
     with capture(model) as weights:
-        model(padded_rows(source, real), padded_rows(begin, begin >= 0))
+        model(padded_rows(source, real), unpadded_rows(begin))
     layers = torch.cat([weights[name] for name in weights if name.startswith("encoder")], 1)
     return [one[:, : len(some), : len(some)] for one, some in zip(layers, ids, strict=True)]
 
